@@ -5,6 +5,8 @@ import { formatTime } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
 import { toAbsolutePath } from "../storage/fs/paths.ts";
 import { requireYes } from "./confirmed.ts";
+import { hintAtDirectory } from "./directory-hint.ts";
+import { INTERRUPTED } from "./interrupts.ts";
 import { CWD_FLAG, type Flag, UsageError } from "./options.ts";
 import { findNamedSession, type NamedSession } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
@@ -35,21 +37,23 @@ export interface FailedOne {
   readonly sentence: string;
 }
 
-/** The result for a single session, or what became of each of several. */
-export type EachResult<One> = One | { readonly results: readonly (One | FailedOne)[] };
+/** The result for a single session, or what became of each of several. `left`: how many Ctrl+C left as they were. */
+export type EachResult<One> = One | { readonly results: readonly (One | FailedOne)[]; readonly left?: number };
 
 /**
  * Returns the result for a single session. For several, each has its result or its error, and a failure does not stop
- * the others. The changes to all of them are one operation, whose id is that of the first.
+ * the others, but Ctrl+C does. The changes to all of them are one operation, whose id is that of the first.
  */
 export async function doEach<Of extends { readonly operand: string }, One extends { readonly operationId?: string }>(
+  asking: VerbContext,
   sessions: readonly Of[],
   act: (session: Of, group: string | undefined) => Promise<One>,
 ): Promise<EachResult<One>> {
   if (sessions.length === 1) return act(sessions[0], undefined);
   const results: (One | FailedOne)[] = [];
   let group: string | undefined;
-  for (const session of sessions)
+  for (const session of sessions) {
+    if (asking.isInterrupted) return { results, left: sessions.length - results.length };
     try {
       const result = await act(session, group);
       group ??= result.operationId;
@@ -58,6 +62,7 @@ export async function doEach<Of extends { readonly operand: string }, One extend
       if (!(error instanceof CommandFailed)) throw error;
       results.push({ operand: session.operand, error: error.error, sentence: error.message });
     }
+  }
   return { results };
 }
 
@@ -92,11 +97,10 @@ export async function findChosenSessions(
   if (minutes !== undefined)
     throw new UsageError(`--until ${minutes}m is a time some minutes ago. For months give --until ${minutes}mo.`);
   if (operands.length > 0) throw new UsageError(`Name sessions, or choose them by --until and --cwd, not both.`);
-  const { sessions } = await asking.ask("list_sessions", {
-    until: parseTimeFlag(flags, "--until", asking),
-    cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
-    holders: true,
-  });
+  const cwd = of === undefined ? undefined : toAbsolutePath(of, asking.cwd);
+  const until = parseTimeFlag(flags, "--until", asking);
+  const { sessions } = await asking.ask("list_sessions", { until, cwd, holders: true });
+  if (cwd !== undefined && sessions.length === 0) await hintAtDirectory(asking, cwd);
   return sessions;
 }
 
@@ -137,7 +141,7 @@ export async function doEachListed<One extends { readonly operationId?: string }
     const { sessionId, shortId = sessionId, sessionPath, modified, messageCount } = session;
     return { operand: shortId, params: { sessionPath, expected: { modified, messageCount } }, session };
   });
-  return doEach(chosen, act);
+  return doEach(asking, chosen, act);
 }
 
 interface EachWords<One> {
@@ -164,8 +168,15 @@ export function formatEachListed<One extends object>(
   return [
     ...failed.map(({ operand, sentence }) => show`${operand}: ${sentence}`),
     ...(failed.length > 0 ? [`${count(failed.length, "session is", "sessions are")} as before.`] : []),
+    ...describeLeft(result),
     ...(done.length > 0 ? [did(done)] : []),
   ];
+}
+
+/** Returns the line about the sessions that Ctrl+C left as they were. */
+function describeLeft(result: object): string[] {
+  const { left = 0 } = result as { left?: number };
+  return left === 0 ? [] : [`Ctrl+C ended it early: ${count(left, "session is", "sessions are")} as before.`];
 }
 
 /** Returns the printing and the status of such a verb, from the lines about one session. */
@@ -173,17 +184,21 @@ export function printEach<One extends object>(
   linesOf: (result: One, page: OutputStyle) => string[],
 ): Required<Pick<Verb<EachResult<One>>, "print" | "status">> {
   return {
-    print: (result, _given, page) =>
-      toResults(result).flatMap((one) =>
+    print: (result, _given, page) => [
+      ...toResults(result).flatMap((one) =>
         isFailed(one) ? [show`${one.operand}: ${one.sentence}`] : linesOf(one, page),
       ),
+      ...describeLeft(result),
+    ],
     status: getEachStatus,
   };
 }
 
 /** Returns the exit status of a change to each of several sessions. */
 export function getEachStatus(result: EachResult<object> | WouldChange): number {
-  return !("sessions" in result) && toResults(result).some(isFailed) ? FAILURE : OK;
+  if ("sessions" in result) return OK;
+  if ("left" in result) return INTERRUPTED;
+  return toResults(result).some(isFailed) ? FAILURE : OK;
 }
 
 /** Returns the results of all sessions, where the result of a single one stands alone. */

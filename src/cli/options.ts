@@ -270,10 +270,18 @@ function withValues(
   return { args, took };
 }
 
+/** Options known from other programs, with those for them here. */
+const SAID_ELSEWHERE: Readonly<Record<string, string>> = {
+  "-n": "--limit",
+  "-a": "--all",
+  "-y": "--yes",
+  "-f": "--yes",
+};
+
 /** Returns the sentence that names the option which is meant, and where to read about the others. */
 function unknownOption(name: string, own: VerbOptions | undefined, shared: readonly Option[]): UsageError {
   const all = [...Object.keys(own?.flags ?? {}), ...shared.flatMap(({ names }) => names)];
-  const meant = findNearest(name, all);
+  const meant = all.find((one) => one === SAID_ELSEWHERE[name]) ?? findNearest(name, all);
   const help = own ? `${own.verb} --help lists its options.` : "--help lists the options.";
   return new UsageError(`Unknown option ${name}.${meant === undefined ? "" : ` Did you mean ${meant}?`} ${help}`);
 }

@@ -160,6 +160,9 @@ async function run(running: Running): Promise<number> {
       });
       return undo;
     },
+    get isInterrupted() {
+      return interrupts.isAsked;
+    },
     disk: world.disk,
     async leave() {
       const left = wire;
@@ -279,9 +282,12 @@ function requireOperands(verb: Verb, { operands, flags, took }: CommandLine): vo
     missing === undefined
       ? `${operands[verb.operands.length]} is one too many for ${verb.name}.`
       : `${verb.name} needs ${missing}.`;
+  const words = operands.slice(verb.operands.length).join(" ");
   const by =
-    missing === undefined
-      ? []
-      : took.map((option) => ` ${option} took the word after it; put it last, or write ${option}=.`);
+    missing !== undefined
+      ? took.map((option) => ` ${option} took the word after it; put it last, or write ${option}=.`)
+      : verb.flags?.["--query"]
+        ? [` --query "${words}" chooses by words.`]
+        : [];
   throw new UsageError(`${wrong}${by.join("")} Usage: ${formatUsageLine(verb)}. See ${verb.name} --help.`);
 }

@@ -6,6 +6,7 @@ import { findAgentSessions } from "../core/foreign/named.ts";
 import type { Listed } from "../core/ports/catalog.ts";
 import {
   findOurSessions,
+  isIdBeginning,
   isNamed,
   isPath,
   LEAST_OF_ID,
@@ -66,7 +67,7 @@ export async function findNamedSession(
     throw other ? notOurs(other) : unknownSession(operand);
   }
   const listed = chosenOf(asking, found, operand);
-  const byName = !listed.id.startsWith(operand);
+  const byName = !isIdBeginning(listed.id, operand);
   if (!byName && listed.id !== operand && operand.length < LEAST_OF_ID)
     throw new UsageError(`${operand} is too little of an id. Give at least ${LEAST_OF_ID} characters of it.`);
   // By its whole id, a session is also found after an interrupted move, which leaves two names of it.
@@ -87,7 +88,7 @@ export async function findRecordedSession(asking: VerbContext, operand: string):
 function chosenOf({ say }: VerbContext, found: readonly Listed[], operand: string): Listed {
   const listed = requireOneSession(found, operand);
   const { id } = listed;
-  if (!id.startsWith(operand) && !isNamed(listed, operand))
+  if (!isIdBeginning(id, operand) && !isNamed(listed, operand))
     say(`${operand} is ${quoteTitle(listed, TITLE)} (${shortenId(id)}).`);
   return listed;
 }

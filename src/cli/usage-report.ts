@@ -18,7 +18,7 @@ import {
 import type { ResultOf } from "./verb.ts";
 
 /** The names of groups for summing usage, as they are typed. */
-export const GROUPS = ["day", "week", "model", "project", "session"] as const;
+export const GROUPS = ["day", "week", "month", "model", "project", "session"] as const;
 export type GroupName = (typeof GROUPS)[number];
 
 /** Text between two columns. */
@@ -52,6 +52,7 @@ interface RowLabel {
 const LABELS: Readonly<Record<GroupName, readonly RowLabel[]>> = {
   day: [{ head: "DAY", least: 10, of: ({ day }) => day ?? "unknown" }],
   week: [{ head: "WEEK OF", least: 10, of: ({ week }) => week ?? "unknown" }],
+  month: [{ head: "MONTH", least: 7, of: ({ month }) => month ?? "unknown" }],
   project: [{ head: "PROJECT", least: 8, of: ({ cwd }, { home }) => shortenPath(cwd ?? "none", home), cut: cutFront }],
   session: [
     { head: "SESSION", least: 8, of: (row) => titleOf(row) },
@@ -311,6 +312,7 @@ const CSV_LABELS: Readonly<
 > = {
   day: [["day", ({ day }) => day]],
   week: [["week", ({ week }) => week]],
+  month: [["month", ({ month }) => month]],
   project: [["project", ({ cwd }) => cwd]],
   session: [
     ["session", ({ sessionId }) => sessionId],

@@ -57,6 +57,8 @@ export interface VerbContext {
   listen(callback: EventCallback): void;
   /** Calls back when the person wants the verb to end; without this, the process ends. Returns what undoes it. */
   onInterrupt(act: () => void): () => void;
+  /** True if the person typed Ctrl+C. A verb that changes one thing after the other ends with the one that it has begun. */
+  readonly isInterrupted: boolean;
   /** The files of this machine, for facts that no command returns. */
   readonly disk: Disk;
   /** Ends the server, which closes its sessions; the next command starts another one. */

@@ -86,7 +86,7 @@ const COMMANDS: Readonly<Record<string, string>> = {
   prune_leftovers: "prune --apply",
   list_kept: "recover",
   recover_kept: "recover",
-  empty_trash: "prune --trash --apply",
+  empty_trash: "trash empty",
   get_health: "doctor",
   fix_health: "doctor --fix",
 };

@@ -40,14 +40,14 @@ const MAX_INCOMPLETE = 100;
 export default defineCommand({
   name: "get_usage",
   summary:
-    "Sums tokens and cost over all sessions, by day or week, model, working directory and session: the latest day first, then " +
+    "Sums tokens and cost over all sessions, by day, week or month, model, working directory and session: the latest day first, then " +
     "the most expensive ones. The first call reads all sessions, later ones only changed sessions. Changes nothing.",
   effect: "server",
   repeatable: true,
   params: {
     groupBy: z
-      .array(z.enum(["day", "week", "model", "cwd", "session"]))
-      .max(5)
+      .array(z.enum(["day", "week", "month", "model", "cwd", "session"]))
+      .max(6)
       .optional()
       .describe('by what to sum; ["day"] by default, and with none of them one row for everything'),
     since: z.string().optional().describe("only usage from then on, ISO 8601, to a quarter of an hour"),
@@ -68,6 +68,7 @@ export default defineCommand({
         z.object({
           day: z.string().nullable().optional().describe("year, month and day; null where no time is known"),
           week: z.string().nullable().optional().describe("the day of its Monday; null where no time is known"),
+          month: z.string().nullable().optional().describe("year and month of that day; null where no time is known"),
           provider: z.string().nullable().optional(),
           model: z.string().nullable().optional().describe("null where no model is named"),
           cwd: z.string().nullable().optional(),

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { moveParams, operationId } from "./shared/closed-sessions.ts";
 import { defineCommand } from "./shared/command.ts";
 import { damageResult, fidelity, toFidelityResult } from "./shared/shapes.ts";
 
@@ -11,9 +12,13 @@ export default defineCommand({
     "another agent's file, and reports what became of each of its records. What exists already is recognised and not " +
     "written again; nothing is overwritten.",
   effect: "server",
-  params: { path: z.string().min(1).describe("of a JSONL session file, or another agent's") },
+  params: {
+    path: z.string().min(1).describe("of a JSONL session file, or another agent's"),
+    group: moveParams.group,
+  },
   result: () =>
     z.object({
+      operationId: operationId.optional(),
       sessionId: z.string(),
       sessionPath: z.string().describe("where it is among the sessions"),
       outcome: outcome.describe(
@@ -21,6 +26,7 @@ export default defineCommand({
           "conflict: another session with this id continues differently, and this one has a new id",
       ),
       conflictsWith: z.string().optional().describe("file of the session with the same id; parent of the new one"),
+      cwd: z.string().nullable().describe("its working directory, which may be one of another machine"),
       entryCount: z.number().int(),
       version: z.number().int().describe("of the format of its bytes; the first write makes it 3"),
       damage: z.array(damageResult()).describe("damage in the file, which is copied unchanged"),
@@ -52,17 +58,19 @@ export default defineCommand({
   example: {
     params: { path: "/home/me/sessions/old.jsonl" },
     result: {
+      operationId: "3f2a9c1077de",
       sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120003",
       sessionPath:
         "/home/me/.pi/agent/sessions/--home-me-app--/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120003.jsonl",
       outcome: "new",
+      cwd: "/home/me/app",
       entryCount: 4,
       version: 3,
       damage: [],
     },
   },
-  async run({ workspace, progress }, { path }) {
-    const imported = await workspace.stores.lifeCycle.import(workspace.stores.absolute(path), progress);
+  async run({ workspace, progress }, { path, group }) {
+    const imported = await workspace.stores.lifeCycle.import(workspace.stores.absolute(path), progress, group);
     const { fidelity: report, subagents } = imported;
     return {
       ...imported,

@@ -23,6 +23,7 @@ export default defineCommand({
       sessionId: exampleId,
       sessionPath: "/home/me/sessions/current.jsonl",
       text: "Did again: Moved the leaf from d4e5f6a7 to b2c3d4e5.",
+      at: "2026-01-24T16:22:26.831Z",
     },
   },
   about: (workspace, params) => findUndoSubject(workspace, params, "redo"),

@@ -28,6 +28,7 @@ export default defineCommand({
       sessionId: exampleId,
       sessionPath: "/home/me/sessions/current.jsonl",
       text: "Took back: Moved the leaf from b2c3d4e5 to d4e5f6a7.",
+      at: "2026-01-24T16:22:26.831Z",
     },
   },
   about: (workspace, params) => findUndoSubject(workspace, params, "undo"),

@@ -268,8 +268,8 @@ test("delete asks with the name, the messages, the directory and the age, once f
     & {auth} {twin} {old}
     $ rm 019b 019bbbbb 019aaaaa-1
     ? {....}"Old one", 1 message{....}"Refactor auth", 1 message{....}Delete these 2 sessions? [y/N] => y
-    {...}undo brings it back{...}
-    {...}undo brings it back{...}
+    {...}undo or restore brings it back{...}
+    {...}undo or restore brings it back{...}
     & !{auth} {twin} !{old}`);
 });
 

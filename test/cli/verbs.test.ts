@@ -23,7 +23,7 @@ import { expectTame, playVerbs, type RunOptions, runHere, stored, wordsIn } from
 
 const NOW = Date.parse(TIME) + 86_400_000;
 const OTHER = "01991f6e-2222-7c3e-b0a4-0242ac120003";
-const NAMES = { id: SESSION, short: SESSION.slice(0, 13), other: OTHER };
+const NAMES = { id: SESSION, short: SESSION.slice(0, 13), other: OTHER, empty: "empty" };
 
 const message = (entryId: string, parentId: string, said: object): string =>
   entryText("message", entryId, parentId, { message: { ...said, timestamp: undefined } });
@@ -57,6 +57,7 @@ function ready(): Place {
   stored(place, OTHER, [userText("x", null, "Something else: 日本語 😀")]);
   stored(place, SESSION, LINES);
   writeFileSync(join(place.cwd, "in.jsonl"), fileText(headerText({ id: "brought" }), ...LINES));
+  mkdirSync(join(place.cwd, "empty"));
   return place;
 }
 
@@ -409,14 +410,16 @@ describe("changes", () => {
       $ fork {id}
       {whole=}
       $ show {whole} :: Not that one
-      $ fork {id} b --at
+      $ fork {id} b --at --name 'Only blue'
       {at=}
-      $ show {at} :: Blue
+      $ show 'Only blue' :: Blue
+      $ rename ${SESSION.slice(0, 13).toUpperCase()} Colours 'and more' ::
       $ archive {id}
       {short} is in the archive now; undo brings it back, and so does unarchive.
       $ unarchive {id}
       {short} is back at ~{file=}.
       & {home}{file}
+      $ relocate nowhere elsewhere !! relocate --from nowhere elsewhere relocates all sessions of a directory.
       $ relocate {id} nowhere !2 no folder {...}nowhere{...}--allow-missing
       $ relocate {id} elsewhere
       {...} is now at ~{to=}.
@@ -437,7 +440,7 @@ describe("changes", () => {
     await say(place, { file })(`
       $ delete {file}
       ? {...} => y
-      {short} is in the trash; undo brings it back, and so does restore.
+      {short} is in the trash; undo or restore brings it back, trash empty removes it for good.
       $ list --paths --query rainbow
 
       $ restore {id}
@@ -462,10 +465,27 @@ describe("changes", () => {
       $ export {id} --format pdf !2
       $ export {id} out.pdf !2
       $ export {id} - !2
+      $ export {id} new/ !2 new/ is a folder. Name a file in it, such as new/session.md.
+      $ export {id} empty --overwrite !2 empty is a folder.
+      $ export {id} new/x.md !! There is no folder {...}/new. Nothing was written.
       & !{cwd}/out.pdf !{cwd}/- {cwd}/out.html
       $ import out.jsonl
       All of it is in ~{...}_{id}.jsonl already.
-      7 entries.`);
+      7 entries.
+      $ import in.jsonl :: ^It is now at
+      ! This machine has no /home/me/project. relocate brought <dir> moves to another directory.
+      $ undo ::`);
+    writeFileSync(join(place.cwd, "empty", "more.jsonl"), fileText(headerText({ id: "another" }), ...LINES));
+    await say(place)(`
+      $ import . nothing.jsonl
+      nothing.jsonl: There is no file at {...}
+      2 sessions are imported; undo takes them back.
+      1 session was here already.
+      ! This machine has no /home/me/project. relocate --from '/home/me/project' <dir> moves to another directory.
+      = 1
+      $ undo ::
+      $ list --json | total
+      2`);
     expect(readFileSync(out)).toEqual(readFileSync(file));
     expect(readFileSync(join(place.cwd, "out.html"), "utf8")).toMatch(/^<!doctype html>/);
     writeFileSync(out, fileText(headerText({ id: "brought" }), ...LINES.slice(0, 2)));
@@ -616,12 +636,14 @@ describe("ends", () => {
     [2, "doctor --yes"],
     [2, "follow {id} --last x"],
     [1, "fork {id} nope"],
+    [2, "import {empty}", "No file in"],
     [2, "index"],
     [2, "list --json=1"],
     [2, "list --limit 0"],
+    [2, "list -n 5", "Unknown option -n. Did you mean --limit? list --help lists its options."],
     [2, "list --nope"],
     [2, "list --\u001b[2J"],
-    [2, "list extra"],
+    [2, "list extra words", '--query "extra words" chooses by words. Usage: '],
     [2, "merge {id} e"],
     [2, "merge {id} e --summary ' '"],
     [2, "merge {id} e --summary s --prepare"],
@@ -645,7 +667,7 @@ describe("ends", () => {
     [2, "search x --since whenever", "--since takes a time"],
     [2, "search --tool ''", "--tool takes names"],
     [2, "show", "show needs <session>. Usage: "],
-    [2, "stats --by year", "--by takes day, week, model, project, session"],
+    [2, "stats --by year", "--by takes day, week, month, model, project, session"],
     [2, "stats {id} --by day", "--by is about all sessions"],
     [2, "stats {id} --csv", "--csv is about all sessions"],
     [2, "stats one two", "Usage"],

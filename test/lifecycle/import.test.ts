@@ -28,8 +28,8 @@ test("a session comes in byte for byte, and a second time is known", async () =>
   const path = incoming(place, "from-mail.jsonl", chain(3));
   const first = await server.result("import_session", { path });
   const sessionPath = join(rootOf(place), toFolderName(CWD), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
-  const about = { sessionId: sessionId(1), sessionPath, entryCount: 3, version: 3, damage: [] };
-  expect(first).toEqual({ ...about, outcome: "new" });
+  const about = { sessionId: sessionId(1), sessionPath, cwd: CWD, entryCount: 3, version: 3, damage: [] };
+  expect(first).toEqual({ ...about, operationId: expect.stringMatching(/^[0-9a-f]{12}$/), outcome: "new" });
   const look = (): unknown[] => {
     const { mode, mtimeMs, ino } = statSync(sessionPath);
     return [contents(), mode & 0o777, mtimeMs, ino];
@@ -232,7 +232,7 @@ test("a copy that went another way becomes a session of its own, once, beside th
   expect(JSON.parse(header)).toEqual({ ...JSON.parse(linesIn(theirs)[0]), ...own });
   const family = await server.result("get_session_family", { sessionId: result.sessionId });
   expect(family).toMatchObject({ root: sessionId(1), nodes: [{}, { forkedAtEntryId: id(1) }] });
-  const known = { ...result, outcome: "known" };
+  const known = { ...result, operationId: undefined, outcome: "known" };
   expect(await server.result("import_session", { path: theirs })).toEqual(known);
   // It goes on on its own; the copy is a part of it still.
   await server.result("set_session_name", { sessionPath: result.sessionPath, name: "theirs" });

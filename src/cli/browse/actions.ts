@@ -248,15 +248,20 @@ type Moving = Extract<BrowseChange, { readonly change: "archive" | "unarchive" |
 type MovedOne = ResultOf<"archive_session"> & Pick<Partial<ResultOf<"delete_session">>, "trash">;
 
 /** Moves the sessions of a change by one operation, and says which of them were not moved. */
-async function moveAll({ ask }: VerbContext, change: Moving, undoable: UndoableActions): Promise<ChangeOutcome> {
+async function moveAll(asking: VerbContext, change: Moving, undoable: UndoableActions): Promise<ChangeOutcome> {
+  const { ask } = asking;
   const sessions = [change.session, ...(change.others ?? [])];
   const targets = sessions.map((session) => ({ operand: titleOf(session), path: session.sessionPath }));
-  const result: EachResult<MovedOne> = await doEach(targets, ({ path: sessionPath }, group): Promise<MovedOne> => {
-    undoable.paths.add(sessionPath);
-    return change.change === "delete"
-      ? ask("delete_session", { sessionPath, group }).then((deleted) => ({ movedTo: "", ...deleted }))
-      : ask(`${change.change}_session`, { sessionPath, group });
-  });
+  const result: EachResult<MovedOne> = await doEach(
+    asking,
+    targets,
+    ({ path: sessionPath }, group): Promise<MovedOne> => {
+      undoable.paths.add(sessionPath);
+      return change.change === "delete"
+        ? ask("delete_session", { sessionPath, group }).then((deleted) => ({ movedTo: "", ...deleted }))
+        : ask(`${change.change}_session`, { sessionPath, group });
+    },
+  );
   if (!("results" in result)) return { change, notice: movedNotice(change, targets[0].operand, "is", result) };
   const { results } = result;
   const done = results.filter((one): one is MovedOne => !isFailed(one));
@@ -266,7 +271,7 @@ async function moveAll({ ask }: VerbContext, change: Moving, undoable: UndoableA
   if (done.length === 0) return { change, notice: `Nothing was changed. ${failed}`, moved: [] };
   undoable.groups.add(done[0].operationId);
   const notice = movedNotice(change, `${group(done.length)} sessions`, "are", done[0]);
-  const moved = targets.flatMap(({ path }, n) => (isFailed(results[n]) ? [] : [path]));
+  const moved = targets.slice(0, results.length).flatMap(({ path }, n) => (isFailed(results[n]) ? [] : [path]));
   return { change, notice: failed ? `${notice} Not ${failed}` : notice, moved };
 }
 

@@ -39,7 +39,7 @@ export default defineVerb({
     "--yes": { meaning: "do not ask; required without a terminal" },
     "--permanent": { meaning: "delete for good; nothing brings it back" },
   },
-  more: "It asks first, with the name or first message of each session. Without a session, --until and --cwd choose them. The trash command of your desktop takes them, or else the server's own trash; restore brings them back from there.",
+  more: "It asks first, with the name or first message of each session. Without a session, --until and --cwd choose them. The trash command of your desktop takes them, or else the server's own trash; restore brings them back from there, trash empty removes them for good.",
   onInterrupt: "Each session is either deleted or as it was; list shows those that are there.",
   async run(asking, given) {
     const { flags } = given;
@@ -60,7 +60,7 @@ export default defineVerb({
         refused: REFUSED,
       });
     const isAsked = !flags.has("--yes");
-    return doEach(sessions, ({ params, listed }, group) => {
+    return doEach(asking, sessions, ({ params, listed }, group) => {
       const expected = isAsked && listed ? expectUnchangedSince(listed) : undefined;
       return asking.ask("delete_session", { ...params, permanent, group, expected });
     });
@@ -82,7 +82,8 @@ const REFUSED = "Nothing was deleted.";
 function describeOutcome(is: "is" | "are", trash: DeletedOne["trash"]): string {
   if (trash === "none") return `${is} deleted for good.`;
   if (trash === "desktop") return `${is} in the desktop's trash.`;
-  return `${is} in the trash; undo brings ${is === "is" ? "it" : "them"} back, and so does restore.`;
+  const them = is === "is" ? "it" : "them";
+  return `${is} in the trash; undo or restore brings ${them} back, trash empty removes ${them} for good.`;
 }
 
 /** Throws UsageError if no person is asked and an operand is a name, which several sessions can have. */

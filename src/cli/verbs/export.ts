@@ -1,8 +1,11 @@
+import { join } from "node:path";
 import type { Commands } from "../../client/protocol.ts";
+import { getInfo } from "../../storage/fs/files.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { runWithEntry } from "../entries.ts";
 import { getChoice, UsageError } from "../options.ts";
 import { count, escapeLines, formatSize, toRawPath } from "../terminal/text.ts";
-import { defineVerb, openNamedSession, type ResultOf, type VerbArguments } from "../verb.ts";
+import { defineVerb, openNamedSession, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
 import { formatFidelity } from "./verify.ts";
 
 type Exported = ResultOf<"export_session">;
@@ -43,6 +46,10 @@ function resumption({ path: written, resume, fidelity }: Exported): string[] {
     ...formatFidelity(fidelity, "entry", "entries"),
     `${isThere ? "Resume it" : `It belongs ${place}. There, it is resumed by`}: ${command}`,
   ];
+}
+
+function isFolder({ disk, cwd }: VerbContext, file: string): boolean {
+  return /[/\\]$/.test(file) || getInfo(disk, toAbsolutePath(file, cwd))?.kind === "folder";
 }
 
 /** Returns counts by kind as a list: `github_token 2, home_path 14`. */
@@ -89,9 +96,12 @@ export default defineVerb({
         "with --redact: export although images, binary data or damage cannot be searched for secrets; leave damage out",
     },
   },
-  more: "Without a file, it prints the export. jsonl keeps every byte. For claude and codex, it also prints which entries these agents cannot hold, and the command that resumes the file. --redact does not know every secret: read the file before you pass it on.",
+  more: "Without a file, it prints the export. jsonl keeps every byte. For claude and codex, it also prints which entries these agents cannot hold, and the command that resumes the file. --redact does not know every secret, and leaves keys that documents publish as examples: read the file before you pass it on.",
   async run(asking, given) {
-    if (given.operands[1] === "-") throw new UsageError("Leave out the file to print the export.");
+    const [, file] = given.operands;
+    if (file !== undefined && isFolder(asking, file))
+      throw new UsageError(`${file} is a folder. Name a file in it, such as ${join(file, "session.md")}.`);
+    if (file === "-") throw new UsageError("Leave out the file to print the export.");
     const params = paramsOf(given);
     await openNamedSession(asking, given.operands[0]);
     const at = given.flags.get("--at");

@@ -1,32 +1,104 @@
+import { join } from "node:path";
+import { getInfo } from "../../storage/fs/files.ts";
+import { listFolder } from "../../storage/fs/folders.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
+import { doEach, type EachResult, getEachStatus, isFailed, printEach } from "../bulk.ts";
+import { UsageError } from "../options.ts";
 import { findAgentFile } from "../sessions.ts";
-import { count, shortenPath } from "../terminal/text.ts";
-import { defineVerb } from "../verb.ts";
+import type { OutputStyle } from "../terminal/page.ts";
+import { count, shortenId, shortenPath } from "../terminal/text.ts";
+import { defineVerb, type ResultOf, type VerbContext } from "../verb.ts";
 import { formatDamage, formatFidelity } from "./verify.ts";
 
-export default defineVerb({
+type ImportedOne = ResultOf<"import_session">;
+
+export default defineVerb<EachResult<ImportedOne>>({
   name: "import",
-  meaning: "copy a session file into the session folders",
-  operands: ["<file>"],
+  meaning: "copy session files into the session folders",
+  operands: ["<file...>"],
   onInterrupt: "Nothing is imported by half; the same command begins again.",
-  more: "The file is a session, or an export of opencode or Goose; another agent's session can be named by its id. The report says what became of its records. It overwrites nothing, and recognises what it imported before.",
-  run: async (asking, { operands }) => asking.ask("import_session", { path: await findAgentFile(asking, operands[0]) }),
-  print({ sessionPath, outcome, conflictsWith, entryCount, damage, fidelity, subagents = [] }, _given, { home }) {
-    const path = shortenPath(sessionPath, home);
-    const outcomes: Readonly<Record<string, string>> = {
-      new: `It is now at ${path}.`,
-      known: `All of it is in ${path} already.`,
-      continued: `${path} had its beginning and now has the rest, which cannot be undone.`,
-      conflict: `Another session with this id continues differently: ${shortenPath(conflictsWith ?? "", home)}.\nThis one has a new id: ${path}.`,
-    };
+  more: "A file is a session, or an export of opencode or Goose; another agent's session can be named by its id. A folder stands for all .jsonl files in it and below. The report says what became of the records. It overwrites nothing, and recognises what it imported before; one undo takes all of them back.",
+  async run(asking, { operands, flags }) {
+    const files = operands.flatMap((operand) => listSessionFiles(asking, operand) ?? [operand]);
+    if (files.length === 0) throw new UsageError(`No file in ${operands.join(" or ")} ends with .jsonl.`);
+    const result = await doEach<{ readonly operand: string }, ImportedOne>(
+      asking,
+      files.map((operand) => ({ operand })),
+      async ({ operand }, group) => asking.ask("import_session", { path: await findAgentFile(asking, operand), group }),
+    );
+    if (!flags.has("--json")) hintAtDirectories(asking, findImported(result));
+    return result;
+  },
+  print(result, given, page) {
+    if (!("results" in result)) return formatImport(result, page);
+    const done = findImported(result);
+    const of = (...outcomes: ImportedOne["outcome"][]): number =>
+      done.filter(({ outcome }) => outcomes.includes(outcome)).length;
+    const known = of("known");
+    const damaged = done.filter(({ damage }) => damage.length > 0).length;
+    const made = of("new", "conflict");
+    const them = made === 1 ? "it" : "them";
     return [
-      ...outcomes[outcome].split("\n"),
-      `${count(entryCount, "entry", "entries")}.`,
-      ...(subagents.length === 0
-        ? []
-        : [`${count(subagents.length, "subagent", "subagents")} of it came along, as sessions of their own.`]),
-      ...(damage.length === 0 ? [] : [`${count(damage.length, "damaged place", "damaged places")}, copied unchanged:`]),
-      ...damage.map(formatDamage),
-      ...formatFidelity(fidelity),
+      ...printEach<ImportedOne>(() => []).print(result, given, page),
+      ...(made > 0 ? [`${count(made, "session is", "sessions are")} imported; undo takes ${them} back.`] : []),
+      ...(known > 0 ? [`${count(known, "session was", "sessions were")} here already.`] : []),
+      ...(of("continued") > 0
+        ? [`${count(of("continued"), "session has", "sessions have")} the rest now, which cannot be undone.`]
+        : []),
+      ...(damaged > 0 ? [`${count(damaged, "file has", "files have")} damage, which is copied unchanged.`] : []),
     ];
   },
+  status: getEachStatus,
 });
+
+/** Returns what was imported. */
+function findImported(result: EachResult<ImportedOne>): ImportedOne[] {
+  return "results" in result ? result.results.filter((one): one is ImportedOne => !isFailed(one)) : [result];
+}
+
+/** Returns the session files in a folder and below; undefined for anything else. */
+function listSessionFiles(asking: VerbContext, operand: string): string[] | undefined {
+  const { disk, cwd } = asking;
+  const path = toAbsolutePath(operand, cwd);
+  if (/\.v2$/.test(path) || getInfo(disk, path)?.kind !== "folder") return undefined;
+  return listFolder(disk, path)
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+    .flatMap(({ name, kind }) => {
+      if (kind === "folder") return listSessionFiles(asking, join(path, name)) ?? [];
+      return name.endsWith(".jsonl") ? [join(path, name)] : [];
+    });
+}
+
+/** Says which directories of the imported sessions are none here, and how they get others. */
+function hintAtDirectories({ disk, cwd: here, say }: VerbContext, imported: readonly ImportedOne[]): void {
+  const taken = imported.filter(({ outcome }) => outcome !== "known");
+  const missing = taken.filter(({ cwd }) => cwd && getInfo(disk, toAbsolutePath(cwd, here))?.kind !== "folder");
+  const [first, ...others] = new Set(missing.map(({ cwd }) => cwd));
+  if (first === undefined) return;
+  const more = others.length === 0 ? "" : ` and ${count(others.length, "other directory", "other directories")}`;
+  const which = imported.length === 1 ? shortenId(imported[0].sessionId) : `--from '${first}'`;
+  say(`This machine has no ${first}${more}. relocate ${which} <dir> moves to another directory.`);
+}
+
+function formatImport(
+  { sessionPath, outcome, conflictsWith, entryCount, damage, fidelity, subagents = [] }: ImportedOne,
+  { home }: OutputStyle,
+): string[] {
+  const path = shortenPath(sessionPath, home);
+  const outcomes: Readonly<Record<string, string>> = {
+    new: `It is now at ${path}.`,
+    known: `All of it is in ${path} already.`,
+    continued: `${path} had its beginning and now has the rest, which cannot be undone.`,
+    conflict: `Another session with this id continues differently: ${shortenPath(conflictsWith ?? "", home)}.\nThis one has a new id: ${path}.`,
+  };
+  return [
+    ...outcomes[outcome].split("\n"),
+    `${count(entryCount, "entry", "entries")}.`,
+    ...(subagents.length === 0
+      ? []
+      : [`${count(subagents.length, "subagent", "subagents")} of it came along, as sessions of their own.`]),
+    ...(damage.length === 0 ? [] : [`${count(damage.length, "damaged place", "damaged places")}, copied unchanged:`]),
+    ...damage.map(formatDamage),
+    ...formatFidelity(fidelity),
+  ];
+}

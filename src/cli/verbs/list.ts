@@ -1,4 +1,5 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
+import { hintAtDirectory } from "../directory-hint.ts";
 import { formatLimits } from "../limits.ts";
 import { formatLockOwner } from "../lock-owner.ts";
 import { AGENTS_FLAG, CWD_FLAG, getChoice, HERE_FLAG, parseAgents, parsePositive } from "../options.ts";
@@ -83,8 +84,9 @@ export default defineVerb({
     const all = flags.has("--all");
     const plain = flags.has("--json") || flags.has("--paths") || all || !isTerminal;
     const of = flags.get("--cwd");
-    return ask("list_sessions", {
-      cwd: of === undefined ? undefined : toAbsolutePath(of, cwd),
+    const dir = of === undefined ? undefined : toAbsolutePath(of, cwd);
+    const result = await ask("list_sessions", {
+      cwd: dir,
       agents: parseAgents(flags),
       query: flags.get("--query"),
       since: parseTimeFlag(flags, "--since", asking),
@@ -99,6 +101,8 @@ export default defineVerb({
       holders: flags.has("--paths") ? undefined : true,
       limit: parsePositive(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
+    if (dir !== undefined && result.total === 0 && !flags.has("--json")) await hintAtDirectory(asking, dir);
+    return result;
   },
   isExact: ({ flags }) => flags.has("--paths"),
   status: (result) => ("notRead" in result && result.notRead?.some(({ isDamaged }) => isDamaged) ? DAMAGE : OK),

@@ -36,7 +36,7 @@ function moving(
     ...verb,
     operands: ["<session...>"],
     run: async (asking, given) =>
-      doEach(await findNamedSessions(asking, given, preferred), ({ params }, group) =>
+      doEach(asking, await findNamedSessions(asking, given, preferred), ({ params }, group) =>
         asking.ask(`${verb.name}_session`, { ...params, group }),
       ),
     ...printEach<Moved>(verb.name === "archive" ? archivedLine : backLines),

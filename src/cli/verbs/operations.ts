@@ -1,5 +1,6 @@
 /** Verbs for what happened: the list of it, and the ways back and forth. */
 
+import { Failure } from "../../core/failure.ts";
 import { parsePositive } from "../options.ts";
 import { findRecordedSession } from "../sessions.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -28,6 +29,8 @@ const WIDE = 72;
 const GAP = "  ";
 
 const IN = { value: "session", meaning: "choose among operations on this session" };
+/** Milliseconds after which undo asks first: the change may not be the one that the person thinks of. */
+const OLD = 600_000;
 const REFUSES =
   "An id from operations, or 4 characters of it, names another one. Where something has changed since, it refuses and says what.";
 
@@ -81,10 +84,14 @@ export const undo = defineVerb({
   meaning: "take back the last change, or an operation by its id",
   operands: ["[id]"],
   flags: { "--in": IN },
-  more: `Without an id, it takes back the last operation that is not undone; undo again goes further back. ${REFUSES}`,
+  more: `Without an id, it takes back the last operation that is not undone; undo again goes further back. On a terminal, it asks before it takes back one that is older than ten minutes. ${REFUSES}`,
   async run(asking, given) {
+    const params = await wanted(asking, given);
+    const old = params.operationId === undefined ? await findOldOne(asking, params) : undefined;
+    if (old !== undefined && (await asking.confirm(old.question)) === false)
+      throw new Failure("cancelled", "Nothing was taken back.");
     try {
-      return await asking.ask("undo", await wanted(asking, given));
+      return await asking.ask("undo", { ...params, operationId: params.operationId ?? old?.operationId });
     } catch (error) {
       // The last operation has no way back, and the error names the one before it.
       if (!(error instanceof CommandFailed)) throw error;
@@ -93,7 +100,11 @@ export const undo = defineVerb({
       return asking.ask("undo", { operationId: next.operationId });
     }
   },
-  print: (result, _given, page) => lines(result, page, ["redo brings it back.", "redo brings them back."]),
+  *print(result, _given, page) {
+    yield* lines(result, page, ["redo brings it back.", "redo brings them back."]);
+    const age = formatAge(page.now - Date.parse(result.at));
+    if (age !== "now") yield `The change was made ${age} ago.`;
+  },
   status,
 });
 
@@ -107,6 +118,17 @@ export const redo = defineVerb({
   print: (result, _given, page) => lines(result, page, ["undo takes it back again.", "undo takes them back again."]),
   status,
 });
+
+/** Returns the operation that undo takes back, and the question about it, if it is an old one. */
+async function findOldOne({ ask, page }: VerbContext, session: object) {
+  const { operations: found } = await ask("list_operations", { ...session, grouped: true });
+  const last = found.find(({ kind, undoneBy }) => kind !== "undo" && kind !== "redo" && undoneBy === undefined);
+  if (!last?.canUndo) return undefined;
+  const { operationId, at, text } = last;
+  const age = page().now - Date.parse(at);
+  const question = show`The last change was made ${formatAge(age)} ago: ${text}\nUndo it now?`;
+  return age < OLD ? undefined : { operationId, question };
+}
 
 async function wanted(asking: VerbContext, { operands: [operationId], flags }: VerbArguments) {
   const session = flags.get("--in");

@@ -18,7 +18,7 @@ export const prune = defineVerb({
     },
     "--permanent": { meaning: "with --apply: remove it for good" },
     "--older-than": { value: "time", meaning: "choose only files from before this time, such as 30d" },
-    "--trash": { meaning: "look at the server's own trash instead; --apply removes its content for good" },
+    "--trash": { meaning: "look at the server's own trash instead; --apply empties it, as trash empty does" },
     "--yes": { meaning: "do not ask before removing for good; required without a terminal" },
   },
   more: "It shows backups, files of migrated sessions, containers that were rolled back, and what dead processes left. Without --apply, it changes nothing. It keeps what belongs to a session in use and, unless you name its path, what may be the only copy.",
@@ -28,7 +28,11 @@ export const prune = defineVerb({
     const { flags, operands } = given;
     const before = parseTimeFlag(flags, "--older-than", asking);
     if (flags.has("--permanent") && !flags.has("--apply")) throw new UsageError("--permanent goes with --apply.");
-    if (flags.has("--trash")) return emptyTrash(asking, given, before);
+    if (flags.has("--trash")) {
+      if (operands.length > 0) throw new UsageError("With --trash, prune takes no paths; --older-than says what goes.");
+      if (flags.has("--permanent")) throw new UsageError("--trash removes for good always. Leave --permanent out.");
+      return emptyTrash(asking, given, before, flags.has("--apply"));
+    }
     const paths = operands.length === 0 ? undefined : operands.map((path) => toAbsolutePath(path, asking.cwd));
     const wanted = { paths, before };
     // Naming the only copy of something confirms its removal.
@@ -48,23 +52,35 @@ export const prune = defineVerb({
   print: (result, { flags }, page) => lines(result, flags, page),
 });
 
+export const emptyingTrash = defineVerb({
+  name: "trash empty",
+  meaning: "remove deleted sessions for good",
+  operands: [],
+  flags: {
+    "--older-than": { value: "time", meaning: "remove only what was deleted before this time, such as 30d" },
+    "--yes": { meaning: "do not ask; required without a terminal" },
+  },
+  more: "It asks first, with their number and size. Nothing brings them back.",
+  onInterrupt: "Each session is either in the trash or removed; trash lists those that are there.",
+  run: (asking, given) => emptyTrash(asking, given, parseTimeFlag(given.flags, "--older-than", asking), true),
+  print: (result, { flags }, page) => trashLines(result, flags, page, true),
+});
+
 type PrunedLeftover = ResultOf<"list_leftovers">["leftovers"][number];
 
 /** Asks before something is removed for good. Throws UsageError if no person can be asked, and cancelled. */
 async function mayRemove(asking: VerbContext, { flags }: VerbArguments, what: string): Promise<void> {
   if (flags.has("--yes")) return;
   await requireYes(asking, `Remove ${what} for good? Nothing brings it back.`, {
-    alone: "prune asks before it removes something for good, and there is no terminal to ask on; use --yes.",
+    alone: "There is no terminal to ask on before something is removed for good. Use --yes.",
     refused: "Nothing was removed.",
   });
 }
 
-async function emptyTrash(asking: VerbContext, given: VerbArguments, before: string | undefined) {
-  const { flags, operands } = given;
-  if (operands.length > 0) throw new UsageError("With --trash, prune takes no paths; --older-than says what goes.");
-  if (flags.has("--permanent")) throw new UsageError("--trash removes for good always. Leave --permanent out.");
+/** Empties the trash of what is older, with `apply`; without it, only returns that. */
+async function emptyTrash(asking: VerbContext, given: VerbArguments, before: string | undefined, apply: boolean) {
   const would = await asking.ask("empty_trash", { before, dryRun: true });
-  if (!flags.has("--apply") || would.items.length === 0) return would;
+  if (!apply || would.items.length === 0) return would;
   const { items, totalBytes } = would;
   await mayRemove(asking, given, `${count(items.length, "item", "items")} of the trash (${formatSize(totalBytes)})`);
   return asking.ask("empty_trash", { before });
@@ -176,8 +192,8 @@ function* trashLines(
   { items, totalBytes, kept }: ResultOf<"empty_trash">,
   flags: VerbArguments["flags"],
   page: OutputStyle,
+  applied = flags.has("--apply"),
 ): Generator<string> {
-  const applied = flags.has("--apply");
   if (items.length === 0) yield flags.has("--older-than") ? "The trash has nothing so old." : "The trash is empty.";
   for (const { sessionPath, sessionId, name, deletedAt, sizeBytes } of items) {
     const id = sessionId === null ? "leftovers" : show`${sessionId.slice(0, 8)}`;

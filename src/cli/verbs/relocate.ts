@@ -1,9 +1,11 @@
 import { basename, dirname, join, relative } from "node:path";
+import { Failure } from "../../core/failure.ts";
 import { isPath } from "../../core/search/named.ts";
 import { getKnownPath, isBelow } from "../../storage/fs/confined-disk.ts";
 import { getInfo } from "../../storage/fs/files.ts";
 import { toAbsolutePath, toFolderName } from "../../storage/fs/paths.ts";
 import { doEachListed, type EachResult, formatEachListed, getEachStatus, type WouldChange } from "../bulk.ts";
+import { hintAtDirectory } from "../directory-hint.ts";
 import { UsageError } from "../options.ts";
 import { findNamedSession } from "../sessions.ts";
 import { count, formatBackupName, shortenId, shortenPath, show } from "../terminal/text.ts";
@@ -44,7 +46,11 @@ export default defineVerb<RelocatedOne | RelocatedAll>({
     const lone = ["--dry-run", "--yes"].find((flag) => flags.has(flag));
     if (lone) throw new UsageError(`${lone} goes with --from.`);
     requireNoDirectory(asking, operands[0]);
-    const { params } = await findNamedSession(asking, operands[0], "listed");
+    const { params } = await findNamedSession(asking, operands[0], "listed").catch((error) => {
+      if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
+      const sentence = `No session has the id ${operands[0]}, or that in its name. relocate --from ${operands.join(" ")} relocates all sessions of a directory.`;
+      throw new Failure("session_not_found", sentence, { sessionId: operands[0] });
+    });
     const allowMissing = flags.has("--allow-missing") ? true : undefined;
     return asking.ask("relocate_session", { ...params, cwd: toRealPath(asking, operands[1]), allowMissing });
   },
@@ -102,7 +108,9 @@ async function relocateAll(asking: VerbContext, given: VerbArguments): Promise<R
   const result = await doEachListed(asking, given, sessions, question, ({ params, session }, group) =>
     asking.ask("relocate_session", { ...params, cwd: place(session) ?? to, allowMissing: true, group }),
   );
-  return { ...result, from, to, archived: (await find(true)).length };
+  const archived = (await find(true)).length;
+  if (sessions.length + archived === 0) await hintAtDirectory(asking, from);
+  return { ...result, from, to, archived };
 }
 
 /** Throws UsageError unless the new directory exists and is another one. */

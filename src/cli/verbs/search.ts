@@ -2,6 +2,7 @@ import { basename } from "node:path";
 import type { Commands } from "../../client/protocol.ts";
 import { makeWordsPattern, parseQuery } from "../../core/search/query.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
+import { hintAtDirectory } from "../directory-hint.ts";
 import { formatLimits } from "../limits.ts";
 import { AGENTS_FLAG, CWD_FLAG, getChoice, HERE_FLAG, parseAgents, parsePositive, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -95,12 +96,12 @@ export default defineVerb({
   async run(asking, given) {
     const { flags } = given;
     const params = paramsOf(asking, given);
-    if (isWhole(given)) return gathered(asking, params, parsePositive(flags, "--limit"), given);
-    return asking.ask("search_sessions", {
-      ...params,
-      limit: parsePositive(flags, "--limit"),
-      cursor: flags.get("--cursor"),
-    });
+    const limit = parsePositive(flags, "--limit");
+    if (isWhole(given)) return gathered(asking, params, limit, given);
+    const result = await asking.ask("search_sessions", { ...params, limit, cursor: flags.get("--cursor") });
+    if (params.cwd !== undefined && result.hits.length === 0 && !flags.has("--json"))
+      await hintAtDirectory(asking, params.cwd);
+    return result;
   },
   isExact: ({ flags }) => flags.has("--paths"),
   *print(result, given, page) {

@@ -1,4 +1,5 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
+import { hintAtDirectory } from "../directory-hint.ts";
 import { formatLimits } from "../limits.ts";
 import { CWD_FLAG, HERE_FLAG, parsePositive, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -12,7 +13,10 @@ import { formatFact } from "./doctor.ts";
 const ON_TERMINAL = 50;
 
 const SUMS = {
-  "--by": { value: "day,week,model,project,session", meaning: "sum by one or several of these; by day by default" },
+  "--by": {
+    value: "day,week,month,model,project,session",
+    meaning: "sum by one or several of these; by day by default",
+  },
   "--since": { value: "time", meaning: "sum only from this time on, such as 2d, monday or 2026-01-24" },
   "--until": { value: "time", meaning: "sum only up to this time; a day, week or month means its beginning" },
   "--cwd": CWD_FLAG,
@@ -45,15 +49,19 @@ export default defineVerb({
     }
     const all = flags.has("--all") || flags.has("--json") || flags.has("--csv") || !asking.isTerminal;
     const of = flags.get("--cwd");
-    return asking.ask("get_usage", {
+    const cwd = of === undefined ? undefined : toAbsolutePath(of, asking.cwd);
+    const result = await asking.ask("get_usage", {
       groupBy: groupsOf(given).map((group) => (group === "project" ? "cwd" : group)),
       since: parseTimeFlag(flags, "--since", asking),
       until: parseTimeFlag(flags, "--until", asking),
-      cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
+      cwd,
       archived: flags.has("--archived") ? true : undefined,
       here: flags.has("--here") ? true : undefined,
       limit: parsePositive(flags, "--limit") ?? (all ? undefined : ON_TERMINAL),
     });
+    const isForPeople = !flags.has("--json") && !flags.has("--csv");
+    if (cwd !== undefined && result.total === 0 && isForPeople) await hintAtDirectory(asking, cwd);
+    return result;
   },
   print(result, given, page) {
     const { flags } = given;

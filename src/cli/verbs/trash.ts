@@ -1,6 +1,7 @@
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, cutTo, escapeLine, formatAge, formatSize, group, pad, shortenPath, show } from "../terminal/text.ts";
 import { defineVerb, type ResultOf } from "../verb.ts";
+import { emptyingTrash } from "./prune.ts";
 
 type ListedTrash = ResultOf<"list_trash">["items"][number];
 
@@ -17,7 +18,8 @@ export default defineVerb({
   name: "trash",
   meaning: "list deleted sessions that can be restored, with sizes and ages",
   operands: ["[id]"],
-  more: "It lists the server's own trash; your desktop restores what its trash command took. Nothing leaves the trash by itself.",
+  subverbs: [emptyingTrash],
+  more: "It lists the server's own trash; your desktop restores what its trash command took. Nothing leaves the trash by itself; trash empty removes it for good.",
   run: ({ ask }, { operands: [sessionId] }) => ask("list_trash", { sessionId }),
   print: (result, { operands: [sessionId] }, page) =>
     sessionId !== undefined && result.items.length === 0
@@ -39,7 +41,7 @@ export function* formatTrash(
     cutTo(cells(page, ["AGE", "MSGS", "SIZE", "ID".padEnd(id), "NAME OR FIRST MESSAGE"]), page.width),
   );
   for (const item of items) yield row(item, id, page);
-  const sum = `${count(total, "item", "items")}, ${formatSize(totalBytes)}. restore <id> brings a session back.`;
+  const sum = `${count(total, "item", "items")}, ${formatSize(totalBytes)}. restore <id> brings a session back, trash empty removes all.`;
   yield page.paint("dim", cutTo(sum, page.width));
 }
 

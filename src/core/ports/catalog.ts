@@ -194,7 +194,7 @@ export interface FoundHits extends PerhapsLimited {
 }
 
 /** A property that groups usage. */
-export type UsageGroup = "day" | "week" | "model" | "cwd" | "session";
+export type UsageGroup = "day" | "week" | "month" | "model" | "cwd" | "session";
 
 export interface UsageRequest extends AboutFleet {
   readonly groupBy: readonly UsageGroup[];
@@ -234,6 +234,8 @@ export interface UsageRow extends UsageSums, Partial<ModelUsed> {
   readonly day?: string | null;
   /** The Monday that it begins with. */
   readonly week?: string | null;
+  /** Its year and number. */
+  readonly month?: string | null;
   readonly cwd?: string | null;
   readonly session?: Listed;
 }

@@ -62,6 +62,8 @@ export interface Relocated extends MovedSession {
 }
 
 export interface Imported {
+  /** Missing if nothing was written. */
+  readonly operationId?: string;
   readonly sessionId: string;
   readonly sessionPath: string;
   /**
@@ -71,6 +73,8 @@ export interface Imported {
   readonly outcome: "new" | "known" | "continued" | "conflict";
   /** The session with the same id that it is a conflict copy of. */
   readonly conflictsWith?: string;
+  /** The working directory in its header. */
+  readonly cwd: string | null;
   readonly entryCount: number;
   readonly version: number;
   readonly damage: readonly Damage[];
@@ -142,8 +146,11 @@ export interface LifeCycle {
    * Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`.
    */
   relocate(file: string, cwd: string, allowMissing?: boolean, options?: MoveOptions): Promise<Relocated>;
-  /** Imports a session file, also another agent's. Throws not_a_session, and corrupt for a damaged header. */
-  import(path: string, progress?: Progress): Promise<Imported>;
+  /**
+   * Imports a session file, also another agent's. `group`: the first of several imports that are one operation. Throws
+   * not_a_session, and corrupt for a damaged header.
+   */
+  import(path: string, progress?: Progress, group?: string): Promise<Imported>;
   readonly leftovers: Leftovers;
   /** Removes the items of our trash that were deleted before a time, or all, for good. Throws read_only. */
   emptyTrash(before?: number, progress?: Progress): Promise<EmptiedTrash>;

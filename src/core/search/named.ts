@@ -58,7 +58,7 @@ export function filterByName<One extends Pick<Listed, "id" | "name" | "firstMess
   const isLong = toBytes(folded).length >= LEAST_OF_NAME;
   const ways: readonly ((listed: One) => boolean)[] = [
     ({ id }) => id === word,
-    ({ id }) => id.startsWith(word),
+    ({ id }) => isIdBeginning(id, word),
     (listed) => isNamed(listed, text),
     ({ name }) => fold(name?.trim() ?? "") === folded,
     ({ name }) => isLong && fold(name ?? "").includes(folded),
@@ -72,6 +72,11 @@ export function filterByName<One extends Pick<Listed, "id" | "name" | "firstMess
   return [];
 }
 
+/** Returns whether an id begins with a word, which may be in capitals. */
+export function isIdBeginning(id: string, word: string): boolean {
+  return id.toLowerCase().startsWith(word.toLowerCase());
+}
+
 /** Returns whether a word is the name of a session as it stands. */
 export function isNamed({ name }: Pick<Listed, "name">, word: string): boolean {
   return name?.trim() === word.trim();
@@ -79,7 +84,7 @@ export function isNamed({ name }: Pick<Listed, "name">, word: string): boolean {
 
 /** Returns what several sessions have in common that a word names, and what distinguishes them. */
 export function describeShared(found: readonly Pick<Listed, "id" | "name">[], word: string): string {
-  if (found[0].id.startsWith(word)) return `an id that begins with ${word}. Give more of it.`;
+  if (isIdBeginning(found[0].id, word)) return `an id that begins with ${word}. Give more of it.`;
   if (found.every((one) => isNamed(one, word))) return `the name ${word}. Use the beginning of the id.`;
   const where = found[0].name === null ? "first message" : "name";
   return `${word} in their ${where}. Give more of it, or the beginning of the id.`;

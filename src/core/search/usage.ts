@@ -165,6 +165,11 @@ function toMonday(day: number): number {
   return day === NO_DAY ? NO_DAY : day - ((day + 3) % 7);
 }
 
+/** Returns the first day of the month of a day, both counted from 1970. */
+function toFirst(day: number): number {
+  return day === NO_DAY ? NO_DAY : day + 1 - new Date(day * DAY).getUTCDate();
+}
+
 function toDate(day: number): string | null {
   return day === NO_DAY ? null : new Date(day * DAY).toISOString().slice(0, 10);
 }
@@ -217,13 +222,13 @@ class Groups {
     addNumbers(this.sums, group * 2 * SUMMED, rows, at);
   }
 
-  /** Returns the day that a quarter counts for: that of its week is the Monday. */
+  /** Returns the day that a quarter counts for: that of its week is the Monday, that of its month the first. */
   private dayFor(quarter: number): number {
     const { by } = this;
-    if (!by.has("day") && !by.has("week")) return 0;
+    if (!by.has("day") && !by.has("week") && !by.has("month")) return 0;
     if (quarter === NO_QUARTER) return NO_DAY;
     const day = this.dayOf(quarter);
-    return by.has("day") ? day : toMonday(day);
+    return by.has("day") ? day : by.has("week") ? toMonday(day) : toFirst(day);
   }
 
   /** Returns the rows, the latest day first, on each day the highest cost first, and then the most tokens. */
@@ -248,6 +253,7 @@ class Groups {
     return {
       ...(by.has("day") ? { day: toDate(day) } : {}),
       ...(by.has("week") ? { week: toDate(toMonday(day)) } : {}),
+      ...(by.has("month") ? { month: toDate(day)?.slice(0, 7) ?? null } : {}),
       ...(by.has("model") ? this.models[model] : {}),
       ...(by.has("cwd") || by.has("session") ? { cwd: listed.cwd } : {}),
       ...(by.has("session") ? { session: listed } : {}),
@@ -267,14 +273,14 @@ function nameOf({ provider, model }: ModelUsed): string {
 }
 
 /** The part of a row that orders rows. */
-type Place = Pick<UsageRow, "day" | "week" | "provider" | "model" | "cwd" | "cost"> & {
+type Place = Pick<UsageRow, "day" | "week" | "month" | "provider" | "model" | "cwd" | "cost"> & {
   readonly tokens: { readonly total: number };
   readonly session?: Pick<Listed, "path">;
 };
 
 function compareRows(a: Place, b: Place): number {
   return (
-    compare(b.day ?? b.week ?? "", a.day ?? a.week ?? "") ||
+    compare(b.day ?? b.week ?? b.month ?? "", a.day ?? a.week ?? a.month ?? "") ||
     b.cost - a.cost ||
     b.tokens.total - a.tokens.total ||
     compare(identity(a), identity(b))
@@ -288,7 +294,7 @@ function identity({ provider, model, cwd, session }: Place): string {
 
 /** Returns the cursor of the page after a row. */
 export function makeRowCursor(row: UsageRow, groupBy: readonly UsageGroup[]): string {
-  const { week, day = week, provider, model, cwd, session, cost, tokens } = row;
+  const { month, week = month, day = week, provider, model, cwd, session, cost, tokens } = row;
   return packCursor([groupBy.join(), day, provider, model, cwd, session?.path, cost, tokens.total]);
 }
 

@@ -22,6 +22,7 @@ export const DID = {
   unarchive: "Brought back from the archive:",
   delete: "Deleted",
   relocate: "Relocated",
+  import: "Imported",
 } as const;
 
 /** Members of each step that must be strings. */

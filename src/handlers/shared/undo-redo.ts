@@ -40,6 +40,7 @@ export const undoResult = z.object({
   sessionId: z.string(),
   sessionPath: z.string().describe("where the session is now; where it was, if it is in the trash"),
   text: z.string().describe("one sentence: the event"),
+  at: z.string().describe("when the former was done, ISO 8601"),
   also: z
     .array(
       z.object({
@@ -186,10 +187,10 @@ async function groupReversed(
   const event = formatGroup(root, all.length);
   const part = refused.length === 0 ? "" : ` ${done.length} of ${all.length}`;
   const text = `${WORDS[kind]}${part}: ${event}`;
-  const facts = { operationId, newOperationId, kind: root.kind, sessionId, sessionPath, text };
+  const facts = { operationId, newOperationId, kind: root.kind, sessionId, sessionPath, text, at: root.at };
   return {
     ...facts,
-    also: also.map(({ kind: _, ...one }) => one),
+    also: also.map(({ kind: _kind, at: _at, ...one }) => one),
     ...(refused.length === 0 ? {} : { refused }),
   };
 }
@@ -340,7 +341,7 @@ async function reversed(
   if (step === undefined) throw new Failure("cannot_undo", undefined, { operationId: root.id });
   const text = `${WORDS[kind]}: ${root.text}`;
   const as: TakingBack = { kind, of: root.id, text, group };
-  const facts = { operationId: root.id, kind: root.kind, sessionId: root.sessionId, text };
+  const facts = { operationId: root.id, kind: root.kind, sessionId: root.sessionId, text, at: root.at };
   if (step.do === "change") {
     const path = history.pathNow(latest) ?? step.path;
     const done = await onSession(context, latest, path, as);

@@ -9,7 +9,9 @@ import { areSameBytes, concat, parse, toBytes } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import { type Env, makeTimestamp } from "../../core/ports/env.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
+import type { BegunOperation } from "../../core/ports/operations.ts";
 import type { ForeignSource, Log } from "../../core/ports/store.ts";
+import { DID } from "../../core/session/history.ts";
 import type { TakenFromOriginal } from "../../core/session/stats.ts";
 import { findTakenOver } from "../catalog/originals.ts";
 import { copyFile, cutBack, hasSameBytes, pause, readPieces, readWholeLines } from "../fs/chunked-io.ts";
@@ -61,10 +63,11 @@ interface ImportSource extends HeaderPlace {
 type Relation = "has all" | "has its beginning" | "has some" | "other";
 
 /** Imports one of our session files. `open` opens it. */
-export async function importSession(
+async function importSession(
   deps: LifecycleDeps,
   path: string,
-  progress?: Progress,
+  progress: Progress | undefined,
+  group: string | undefined,
   open: (file: string) => Log = deps.open,
 ): Promise<Imported> {
   requireWritable(deps);
@@ -79,7 +82,7 @@ export async function importSession(
       await readAllEntries(log, progress);
       for (let tries = 1; ; tries++)
         try {
-          return await withSource(deps.disk, path, (source) => importSource(deps, log, source, progress));
+          return await withSource(deps.disk, path, (source) => importSource(deps, log, source, progress, group));
         } catch (error) {
           // Another process was faster: its session is compared in the next attempt.
           if (!isNameTaken(error) || tries >= TRIES) throw error;
@@ -118,12 +121,13 @@ async function importSource(
   log: Log,
   source: ImportSource,
   progress: Progress | undefined,
+  group: string | undefined,
 ): Promise<Imported> {
   const { disk } = deps;
   const { size } = source;
   const done = (at: number): void => progress?.(size + Math.min(at, size), 2 * size);
-  const facts = { entryCount: log.nodes.count, version: log.version, damage: [...log.damage] };
-  const { id } = log.header;
+  const { id, cwd = null } = log.header;
+  const facts = { cwd, entryCount: log.nodes.count, version: log.version, damage: [...log.damage] };
   const related: { readonly file: string; readonly relation: Relation }[] = [];
   for (const file of deps.withId(id)) {
     const relation = await relate(deps, log, source, file, done);
@@ -139,18 +143,20 @@ async function importSource(
     await copyAttachments(disk, source.path, file);
     if (relation === "has its beginning") await continueWith(deps, source, log, file);
     else if (relation === "has some") await addMissing(deps, log, file);
-    if (relation !== "has all") noteContinued(deps, log, file);
-    return { sessionId: id, sessionPath: file, outcome: relation === "has all" ? "known" : "continued", ...facts };
+    const session = { sessionId: id, sessionPath: file };
+    if (relation === "has all") return { ...session, outcome: "known", ...facts };
+    return { operationId: noteContinued(deps, log, session, group), ...session, outcome: "continued", ...facts };
   }
   const other = related[0]?.file;
   if (other === undefined) {
     const target = targetOf(deps, log.header);
-    await asOperation(deps, log, { sessionId: id, sessionPath: target }, async () => {
+    const session = { sessionId: id, sessionPath: target };
+    const operationId = await asOperation(deps, log, session, group, async () => {
       await copyAttachments(disk, source.path, target);
       await copyFile(disk, source.path, target, false, done);
       await disk.syncFolder(dirname(target));
     });
-    return { sessionId: id, sessionPath: target, outcome: "new", ...facts };
+    return { operationId, ...session, outcome: "new", ...facts };
   }
   // The same bytes always get the same id.
   const sessionId = await idFor(deps, id, source);
@@ -162,40 +168,48 @@ async function importSource(
   const parent = log.header.branchedFrom === undefined ? "parentSession" : "branchedFrom";
   const withId = replaceMember(source.line, "id", toBytes(JSON.stringify(sessionId)));
   const line = replaceMember(withId, parent, toBytes(JSON.stringify(other)));
-  await asOperation(deps, log, { sessionId, sessionPath: target }, async () => {
+  const operationId = await asOperation(deps, log, { sessionId, sessionPath: target }, group, async () => {
     await copyAttachments(disk, source.path, target);
     const fill = (fd: number): Promise<void> => copySession(disk, [source.fd, fd], size, source, line, done);
     await putInPlace(disk, target, fill, { replace: false, sync: true });
     await disk.syncFolder(dirname(target));
   });
-  return { ...conflict, sessionPath: target, outcome: "conflict" };
+  return { operationId, ...conflict, sessionPath: target, outcome: "conflict" };
 }
 
-/** Runs an import that makes a session as an operation; its undo moves that session to the trash. */
+/** Runs an import that makes a session as an operation; its undo moves that session to the trash. Returns its id. */
 async function asOperation(
   deps: LifecycleDeps,
   log: Log,
   session: Pick<Imported, "sessionId" | "sessionPath">,
+  group: string | undefined,
   run: () => Promise<void>,
-): Promise<void> {
+): Promise<string> {
   const { name, title } = getTitleFacts(log);
   const step = { do: "appear" as const, to: session.sessionPath };
-  const operation = { kind: "import" as const, ...session, name, text: `Imported ${title}.`, step };
-  await runRecorded(deps, operation, run, () => ({ step: { ...step, count: log.nodes.count } }));
+  const operation = { kind: "import" as const, ...session, name, text: `${DID.import} ${title}.`, step, group };
+  const make = ({ id }: BegunOperation): Promise<string> => run().then(() => id);
+  return runRecorded(deps, operation, make, () => ({ step: { ...step, count: log.nodes.count } }));
 }
 
-/** Records an import that continued a session. */
-function noteContinued({ operations }: LifecycleDeps, log: Log, sessionPath: string): void {
+/** Records an import that continued a session. Returns the operation's id. */
+function noteContinued(
+  { operations }: LifecycleDeps,
+  log: Log,
+  session: Pick<Imported, "sessionId" | "sessionPath">,
+  group: string | undefined,
+): string {
   const { name, title } = getTitleFacts(log);
-  operations.note({
+  const id = operations.note({
     kind: "import",
-    sessionId: log.header.id,
-    sessionPath,
+    ...session,
     name,
+    group,
     text: `Continued ${title} with entries of an imported file.`,
     final: "No entry is ever taken out of a session. Branch from the entry before those that came, or from any other.",
   });
   operations.flush();
+  return id;
 }
 
 /** Compares one of our session files with the source. Headers may differ: other programs rewrite them. */
@@ -382,21 +396,23 @@ async function idFor({ disk, env }: LifecycleDeps, id: string, { fd, size, body 
 // --- sessions of other agents ---------------------------------------------------------------------------------------
 
 /** Imports a session file of ours, or another agent's with the sessions within it. */
-export function importAny(deps: LifecycleDeps, path: string, progress?: Progress): Promise<Imported> {
+export function importAny(deps: LifecycleDeps, path: string, progress?: Progress, group?: string): Promise<Imported> {
   requireWritable(deps);
   const log = deps.openForeign(path);
-  if (!log) return importSession(deps, path, progress);
+  if (!log) return importSession(deps, path, progress, group);
   return useAndClose(log, async () => {
     const source = log.foreign as ForeignSource;
-    const imported = await importForeign(deps, log, source, progress);
+    const imported = await importForeign(deps, log, source, progress, group);
     const subagents: Imported[] = [];
     for (const within of source.inner()) {
       const inner = deps.openForeign(within);
       // Its agent has replaced the file in between.
       if (!inner) continue;
-      const parent = imported.sessionPath;
+      const { sessionPath: parent, operationId } = imported;
       subagents.push(
-        await useAndClose(inner, () => importForeign(deps, inner, inner.foreign as ForeignSource, undefined, parent)),
+        await useAndClose(inner, () =>
+          importForeign(deps, inner, inner.foreign as ForeignSource, undefined, group ?? operationId, parent),
+        ),
       );
     }
     return subagents.length === 0 ? imported : { ...imported, subagents };
@@ -409,6 +425,7 @@ async function importForeign(
   log: Log,
   source: ForeignSource,
   progress: Progress | undefined,
+  group: string | undefined,
   parent?: string,
 ): Promise<Imported> {
   const { disk, paths } = deps;
@@ -420,7 +437,7 @@ async function importForeign(
       disk.makeFolder(join(paths.state, "foreign"));
       return useFile(disk, disk.create(staged), (fd) => fill(deps, { log, parentSession, takenOver }, fd));
     });
-    const imported = await importSession(deps, staged, progress, (file) => deps.openStaged(file));
+    const imported = await importSession(deps, staged, progress, group, (file) => deps.openStaged(file));
     return { ...imported, damage: log.damage, fidelity: source.fidelity() };
   } finally {
     removeQuietly(disk, staged);

@@ -52,7 +52,7 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
       runExclusively(deps, file, "relocating the session", (locked) =>
         relocateSession(deps, locked, cwd, allowMissing, options),
       ),
-    import: (path, progress) => importAny(deps, path, progress),
+    import: (path, progress, group) => importAny(deps, path, progress, group),
     leftovers: makeLeftovers(deps),
     emptyTrash: (before, progress) =>
       alone(deps, () => guardErrno("emptying the trash", () => emptyTrash(deps, before, progress))),

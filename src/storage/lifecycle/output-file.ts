@@ -1,6 +1,7 @@
 /** Writes files for people, such as exports. */
 
 import { basename, dirname } from "node:path";
+import { isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { joinBlocks, pause, readPieces } from "../fs/chunked-io.ts";
@@ -46,9 +47,15 @@ export async function writeOutput(
       return written;
     } catch (error) {
       if (written !== undefined && onExisting !== "replace") removeQuietly(disk, written);
+      if (isMissing(error) && !exists(disk, dirname(path))) throw toNoFolderFailure(dirname(path));
       throw error;
     }
   });
+}
+
+function toNoFolderFailure(folder: string): Failure {
+  const sentence = `There is no folder ${folder}. Nothing was written. Make the folder first, or name a file elsewhere.`;
+  return new Failure("storage_failed", sentence, { path: folder }, { retryable: false });
 }
 
 /** Gives the output its name, and returns the name. */

@@ -2,10 +2,12 @@
 
 import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { INTERRUPTED } from "../../../src/cli/interrupts.ts";
+import { Wire } from "../../../src/cli/wire.ts";
 import { userText } from "../../support/lines.ts";
 import { serveHere, temporaryPlace } from "../../support/server.ts";
-import { playVerbs, stored } from "../../support/verbs.ts";
+import { playVerbs, runHere, stored } from "../../support/verbs.ts";
 
 const NOW = Date.parse("2026-05-04T00:00:00.000Z");
 
@@ -132,11 +134,11 @@ test("delete --until and --cwd show their sessions, ask, and are one operation",
     1 session would be deleted.
     $ delete --cwd 'old app-2/'
     ? {....}about near{....}Delete this session? [y/N] => y
-    1 session is in the trash; undo brings it back, and so does restore.
+    1 session is in the trash; undo or restore brings it back, trash empty removes it for good.
     & !{near} {one} {two}
     $ delete --until 90d
     ? {....}about two{....}about one{....}Delete these 2 sessions? [y/N] => y
-    2 sessions are in the trash; undo brings them back, and so does restore.
+    2 sessions are in the trash; undo or restore brings them back, trash empty removes them for good.
     & !{one} !{two}
     $ undo
     Took back: Deleted 2 sessions.
@@ -148,4 +150,53 @@ test("delete --until and --cwd show their sessions, ask, and are one operation",
     ? {....}for good? It cannot be restored. [y/N] => y
     1 session is deleted for good.
     & !{one}`);
+});
+
+test("a directory without sessions is answered with those below it, or with a similar one", async () => {
+  const { place, say } = await renamed();
+  await say(`
+    $ list --cwd .
+    There are no sessions.
+    ! 3 sessions are in directories below it. list --query ${place.cwd} lists them.
+    = 0
+    $ archive --cwd 'old ap'
+    There are no such sessions.
+    ! Did you mean {...}/old app, with 1 session?
+    = 0
+    $ search about --cwd 'old ap'
+    Nothing was found.
+    ! Did you mean {...}/old app, with 1 session?
+    $ stats --cwd 'old ap'
+    {...}
+    ! Did you mean {...}/old app, with 1 session?
+    = 0
+    $ relocate --from elsewhere/web 'new app'
+    No session has the directory {...}/elsewhere/web, or one in it.
+    ! Did you mean {...}/old app/web, with 1 session?
+    = 0
+    $ list --cwd 'old app' --until 1990
+    There are no sessions.`);
+});
+
+test("Ctrl+C ends a change of many sessions after the current one, says how many stay, and undo takes it back", async () => {
+  const { place, one, two, near, say } = await renamed();
+  let press = (): void => {};
+  const onInterrupt = (act: () => void) => {
+    press = act;
+    return () => {};
+  };
+  const { ask } = Wire.prototype;
+  const spied = vi.spyOn(Wire.prototype, "ask").mockImplementation(function (this: Wire, method, params) {
+    const asked = ask.call(this, method, params);
+    if (method === "delete_session") press();
+    return asked;
+  });
+  const { stdout, status } = await runHere(place, ["delete", one, two, near, "--yes"], { terminal: { onInterrupt } });
+  spied.mockRestore();
+  expect([stdout, status]).toEqual([
+    "one is in the trash; undo or restore brings it back, trash empty removes it for good.\n" +
+      "Ctrl+C ended it early: 2 sessions are as before.\n",
+    INTERRUPTED,
+  ]);
+  await say("$ undo ::\n& {one} {two} {near}");
 });

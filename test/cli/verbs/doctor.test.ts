@@ -119,7 +119,7 @@ test("prune moves to the trash what may go, names what stays, and takes a path f
 
 test("removing for good asks with what and how much, and takes only that", async () => {
   const { place, backup } = await troubled();
-  await playVerbs(place)("$ prune --apply --permanent !2 use --yes");
+  await playVerbs(place)("$ prune --apply --permanent !2 Use --yes");
   const late = backup.replace(".v1.bak", ".v2.bak");
   const answer = async (question: string): Promise<string> => {
     expect(question).toMatch(/^Remove 2 leftovers \(.*\) for good\? Nothing brings it back/);
@@ -150,10 +150,16 @@ test("the trash is shown, and emptied of what is old when that is confirmed", as
     $ prune --trash --older-than 90d
     + 91d ago|2mo ago|13w ago
     + Nothing\\s+brings\\s+them\\s+back
-    $ prune --trash --apply !2`);
+    $ prune --trash --apply !2
+    $ trash empty !2`);
   await after(89)("$ prune --trash --older-than 90d --apply\nThe trash has nothing so old.");
   const trash = join(place.state, "trash");
   expect(Object.keys(contentsOf(trash)).length).toBe(2);
-  await after(91)("$ prune --trash --older-than 90d --apply --yes :: removed for good\\.$");
+  await after(89)("$ trash empty --older-than 90d\nThe trash has nothing so old.");
+  await after(91)(`
+    $ trash empty --older-than 90d
+    ? Remove 1 item of the trash ({...}) for good? Nothing brings it back. [y/N] => n
+    ! Nothing was removed.
+    $ prune --trash --older-than 90d --apply --yes :: removed for good\\.$`);
   expect(contentsOf(trash)).toEqual({});
 });

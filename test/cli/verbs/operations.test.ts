@@ -63,7 +63,7 @@ test("the trash is listed with sizes and ages, by either verb, and a short id ge
   const before = Object.keys(contentsOf(rootOf(place))).length;
   const trash = ` AGE    MSGS      SIZE  ID        NAME OR FIRST MESSAGE
       2h       3     {...} B  {short}  say a0000000
-    1 item, {...} B. restore <id> brings a session back.`;
+    1 item, {...} B. restore <id> brings a session back, trash empty removes all.`;
   await say(place)(`
     $ trash
     ${trash}
@@ -101,6 +101,27 @@ test("delete asks with the way back that there will be", async () => {
     $ PATH=${bin} delete ${file}
     ? {...}undo cannot bring it back{...} => n
     ! {...}`);
+});
+
+test("undo asks before it takes back what was done long ago, and says when that was", async () => {
+  const { place } = await used();
+  await say(place)(`
+    $ undo
+    ? The last change was made 2h ago: Deleted "say a0000000".{....}Undo it now? [y/N] => n
+    ! Nothing was taken back.
+    $ undo
+    ? The last change was made 2h ago: Deleted {....} => y
+    Took back: Deleted "say a0000000".
+    {...}
+    redo brings it back.
+    The change was made 2h ago.
+    $ rename {two} Recent ::
+    $ undo --in {one}
+    ? The last change was made 2h ago: Archived {....} => n
+    ! Nothing was taken back.`);
+  // A change of the last minutes is taken back at once.
+  const answer = () => Promise.reject(new Error("It asks."));
+  await say(place, { terminal: { answer } })("$ undo :: ^Took back: Named the session");
 });
 
 test("undo asks before it takes back an older operation than the last, which cannot be undone", async () => {

@@ -38,6 +38,20 @@ async function printed(args: string, options?: RunOptions): Promise<string> {
   return stdout;
 }
 
+test("sums months, the latest first, also with weeks and for a spreadsheet", async () => {
+  put(place, "three", ["2025-12-31T23:59 1", "2025-12-01T00:00 2"]);
+  await say(80)(`
+    $ stats --by month
+    MONTH {...}
+    2026-01 {...} $11.75
+    2025-12 {...} $3.00
+    total {....}
+    $ stats --by month,week --json | rows[].month
+    ["2026-01","2026-01","2025-12","2025-12"]
+    $ stats --by month --csv
+    + ^2025-12,2,`);
+});
+
 test("is a table by day, the latest first, or by model, project and session, from one day to another", async () => {
   await say(120)(`
     $ stats

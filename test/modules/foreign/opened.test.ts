@@ -121,7 +121,7 @@ test("an import is new, then known, then continued; another past is a conflict",
   const take = () => server.result("import_session", { path: file });
   const first = await take();
   expect(first).toMatchObject({ outcome: "new", fidelity: { agent: "claude", records: 20 } });
-  expect(await take()).toEqual({ ...first, outcome: "known" });
+  expect(await take()).toEqual({ ...first, operationId: undefined, outcome: "known" });
   appendFileSync(file, `${lines.slice(20).join("\n")}\n`);
   const { sessionId, sessionPath } = first;
   expect(await take()).toMatchObject({ outcome: "continued", sessionId, sessionPath });

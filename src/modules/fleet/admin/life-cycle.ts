@@ -82,11 +82,11 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
         { prepare: completeCopy, brings: true },
       );
     },
-    async import(path, progress) {
+    async import(path, progress, group) {
       await requireThere(place);
       // The fleet's entries are fetched first, so that the import recognises the session.
       for (const id of place.idsIn(path)) await place.arrive(id, true).catch(ignoreDeleted);
-      const imported = await own.import(path, progress);
+      const imported = await own.import(path, progress, group);
       for (const { sessionId, sessionPath } of [imported, ...(imported.subagents ?? [])])
         await uploadImported(place, sessionId, sessionPath);
       return imported;

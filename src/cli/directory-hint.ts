@@ -1,0 +1,27 @@
+/** A hint at the directory that a person means, where no session has the named one. */
+
+import { basename } from "node:path";
+import { isBelow } from "../storage/fs/confined-disk.ts";
+import { findNearest } from "./nearest.ts";
+import { count, shortenPath } from "./terminal/text.ts";
+import type { VerbContext } from "./verb-context.ts";
+
+/** Says which sessions are below a directory that has none, or which directory has a similar path. */
+export async function hintAtDirectory({ ask, say, page }: VerbContext, dir: string): Promise<void> {
+  const { sessions } = await ask("list_sessions", { headerOnly: true });
+  const directories = sessions.flatMap(({ cwd }) => cwd ?? []);
+  if (directories.includes(dir)) return;
+  const { home } = page();
+  const below = directories.filter((one) => isBelow(dir, one)).length;
+  const name = findNearest(
+    basename(dir),
+    directories.map((one) => basename(one)),
+  );
+  const near = findNearest(dir, directories) ?? directories.find((one) => basename(one) === name);
+  if (below > 0)
+    say(`${count(below, "session is", "sessions are")} in directories below it. list --query ${dir} lists them.`);
+  else if (near !== undefined) {
+    const number = directories.filter((one) => one === near).length;
+    say(`Did you mean ${shortenPath(near, home)}, with ${count(number, "session", "sessions")}?`);
+  }
+}
