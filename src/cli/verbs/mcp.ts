@@ -59,7 +59,8 @@ export const mcp = defineVerb({
 });
 
 function toFlag({ type, description = "", oneOf, isNeeded }: ParamDeclaration): Flag {
-  const meaning = `${isNeeded ? "needed; " : ""}${description || (oneOf ? oneOf.join(", ") : "see the text above")}`;
+  const texts = [isNeeded ? "needed" : "", description, oneOf?.join(", ") ?? ""].filter(Boolean);
+  const meaning = texts.join("; ") || "see the text above";
   return type === "boolean"
     ? { meaning }
     : { value: type === "integer" ? "n" : "value", meaning, ...(type === "list" ? {} : oneOf ? { oneOf } : {}) };
