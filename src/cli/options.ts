@@ -234,6 +234,8 @@ export function parseCommandLine(
   // Pi takes the first of options that exclude each other, and half a model.
   if (!own && !asPi) requireOneMeaning(flags);
   const settings = settingsOf(flags, { allowed, excluded: repeated.get("--exclude") ?? [], asPi });
+  // A verb's own option names a session to the verb, and the server opens none.
+  if (own?.flags["--session"]) Object.assign(settings, { session: undefined });
   // Clients of Pi ask for the version, or the options, by the words alone that stand in Pi's place.
   if (settings.action === "serve") requireFitForAgent(settings, flags);
   return { settings, operands, flags, repeated, took };
