@@ -201,13 +201,17 @@ export function parseCommandLine(
   const { tokens } = parseArgs({ args: [...args], options, strict: false, tokens: true });
   const asPi = tokens.some((token) => token.kind === "option" && token.rawName === "--mode" && token.value === "rpc");
   const operands: string[] = [];
+  const numbers = new Set<number>();
   const flags = new Map<string, string>();
   const allowed: string[] = [];
   const repeated = new Map<string, string[]>();
   for (const token of tokens) {
     const arg = args[token.index];
-    if (own && token.kind === "positional") operands.push(arg);
-    if (own && token.kind !== "option") continue;
+    // The parser takes a negative number for an option of each digit.
+    const isNumber = own !== undefined && token.kind === "option" && /^-\d/.test(arg);
+    if (own && (token.kind === "positional" || (isNumber && !numbers.has(token.index)))) operands.push(arg);
+    if (isNumber) numbers.add(token.index);
+    if (own && (token.kind !== "option" || isNumber)) continue;
     // The parser takes `-ns`, an option of Pi's, for `-n s`.
     const name = token.kind === "option" && arg.startsWith("--") ? token.rawName : arg;
     const flag = known.get(name);
@@ -230,6 +234,8 @@ export function parseCommandLine(
   // Pi takes the first of options that exclude each other, and half a model.
   if (!own && !asPi) requireOneMeaning(flags);
   const settings = settingsOf(flags, { allowed, excluded: repeated.get("--exclude") ?? [], asPi });
+  // A verb's own option names a session to the verb, and the server opens none.
+  if (own?.flags["--session"]) Object.assign(settings, { session: undefined });
   // Clients of Pi ask for the version, or the options, by the words alone that stand in Pi's place.
   if (settings.action === "serve") requireFitForAgent(settings, flags);
   return { settings, operands, flags, repeated, took };

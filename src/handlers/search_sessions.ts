@@ -73,8 +73,8 @@ export default defineCommand({
       .boolean()
       .optional()
       .describe(
-        "the best texts first, which need not have all of the words; on the sessions of this machine only, and with " +
-          "all words where there is no index",
+        "the best texts first, which need not have all of the words, and an answer in place of its question; on the " +
+          "sessions of this machine only, and with half of the words where there is no index",
       ),
     within,
     redact: z

@@ -114,9 +114,16 @@ test.each<[typed: string, value: string | undefined, operands: string[]]>([
   ["--cwd=-odd", "-odd", []],
   ["-- --cwd", undefined, ["--cwd"]],
   ["--query --cwd", undefined, []],
-])("an option that may stand alone: %s", (typed, value, operands) => {
+  ["word -32768 -1.5e3 word", undefined, ["word", "-32768", "-1.5e3", "word"]],
+])("an option that may stand alone, and numbers below zero: %s", (typed, value, operands) => {
   const parsed = parseCommandLine(typed.split(" "), OWN);
   expect([parsed.flags.get("--cwd"), parsed.operands]).toEqual([value, operands]);
+});
+
+test("a verb's own --session names a session to the verb alone", () => {
+  const own = { verb: "recall find", flags: { "--session": { value: "value", meaning: "x" } } };
+  const { flags, settings } = parseCommandLine(["--session", "x"], own);
+  expect([flags.get("--session"), settings.session]).toEqual(["x", undefined]);
 });
 
 describe("what is mistyped", () => {

@@ -59,17 +59,20 @@ export const mcp = defineVerb({
 });
 
 function toFlag({ type, description = "", oneOf, isNeeded }: ParamDeclaration): Flag {
-  const meaning = `${isNeeded ? "needed; " : ""}${description || (oneOf ? oneOf.join(", ") : "see the text above")}`;
+  const texts = [isNeeded ? "needed" : "", description, oneOf?.join(", ") ?? ""].filter(Boolean);
+  const meaning = texts.join("; ") || "see the text above";
   return type === "boolean"
     ? { meaning }
     : { value: type === "integer" ? "n" : "value", meaning, ...(type === "list" ? {} : oneOf ? { oneOf } : {}) };
 }
 
-/** Returns the option of a param. The server has an option --session of its own. */
-const toOption = (name: string): string => (name === "session" ? "--of" : `--${name.replaceAll("_", "-")}`);
+/** Returns the options of a param. */
+const toOptions = (name: string): string[] => [
+  `--${name.replaceAll("_", "-")}`,
+  ...(name === "session" ? ["--of"] : []),
+];
 
 function defineTool({ name, title, description, params, operands }: ToolFace): Verb {
-  const flags = Object.entries(params).filter(([param]) => !operands.includes(param));
   return defineVerb({
     name: `recall ${name}`,
     meaning: `${title[0].toLowerCase()}${title.slice(1)}, as the MCP tool ${name} does`,
@@ -79,17 +82,18 @@ function defineTool({ name, title, description, params, operands }: ToolFace): V
     ),
     flags: {
       ...RECALL_FLAGS,
-      ...Object.fromEntries([
-        ...flags.map(([param, one]) => [toOption(param), toFlag(one)] as const),
-        ...operands.map((param) => [toOption(param), toFlag(params[param])] as const),
-      ]),
+      ...Object.fromEntries(
+        Object.entries(params).flatMap(([param, one]) => toOptions(param).map((option) => [option, toFlag(one)])),
+      ),
     },
     serverOptions: SERVER,
     more: description,
     async run(asking, given) {
       const args: Record<string, unknown> = {};
       for (const [param, { type }] of Object.entries(params)) {
-        const value = given.flags.get(toOption(param));
+        const value = toOptions(param)
+          .map((option) => given.flags.get(option))
+          .find((one) => one !== undefined);
         if (value === undefined) continue;
         args[param] = type === "boolean" ? true : type === "integer" ? Number(value) : value;
       }

@@ -14,18 +14,25 @@ export interface RankedTerm {
 }
 
 /** Words that say nothing about what is sought. */
-const COMMON = new Set(
-  (
-    "a about all also am an and any are as at be been but by can could did do does doing done for from get had has have " +
-    "how i if in into is it its just me my no not of on or our out over please should so some than that the their them " +
-    "then there these they this those to too up us use used using was we were what when where which who why will with " +
-    "would you your"
-  ).split(" "),
+const COMMON = splitWords(
+  "a about all also am an and any are as at be because been being between both but by can could did do does doing done each " +
+    "either else for from get got had has have having he her here him his how i if in into is it its itself just let may me " +
+    "might mine more most much must my no not of off on or other our ours out over own please shall she should since so some " +
+    "such than that the their them then there these they this those though to too up upon us use used uses using very was we " +
+    "were what when where whether which while who whom whose why will with within without would yet you your",
+);
+/** Words of questions about work, which say little about its subject. */
+const OF_QUESTIONS = splitWords(
+  "again against already anyone anything before change changed choose chose chosen currently decide decided decision end " +
+    "ended ever finally find fix fixed happen happened happens instead issue keep kept know longer look made make makes many " +
+    "need needed needs never new now once one only problem reason remember said same solution solve solved someone " +
+    "something still stop thing things time times today tried trouble try trying want wanted way went wrong",
 );
 const ENDINGS = "ations ation ments ment ings ing ions ion ies ers er ed es ly s e y".split(" ");
 /** Characters of a stem. */
 const LEAST_STEM = 4;
 const OF_A_NAME = 0.5;
+const OF_A_QUESTION = 0.3;
 const LONGEST_REST = 8;
 /** Words of a query that count: the longest. */
 const MOST_TERMS = 16;
@@ -38,14 +45,21 @@ const B = 0.75;
 const AVERAGE = 900;
 /** The share of a score that does not depend on how many of the words are there. */
 const UNCOVERED = 0.35;
-const NEAR = 40;
+/** Characters of a stretch in which words belong together. */
+const STRETCH = 160;
+/** How much a word counts that is not in the text, but near it. */
+const COVERED_NEAR = 0.5;
+const SUM_NEAR = 0.4;
 
 /** Parses a ranked query. Returns null when there is nothing to search for. */
 export function parseRankedQuery(query: string): RankedTerm[] | null {
   const found = new Map<string, RankedTerm>();
   const add = (named: string, share: number): void => {
-    const text = fold(named);
-    if (text !== "" && (found.get(text)?.share ?? 0) < share) found.set(text, { text, stem: stemOf(text), share });
+    // "What's" and "didn't" are common words, too.
+    const text = fold(named).replace(/(?:n['’]t|['’](?:s|d|m|ll|re|ve))$/, "");
+    const telling = OF_QUESTIONS.has(text) ? share * OF_A_QUESTION : share;
+    if (text !== "" && (found.get(text)?.share ?? 0) < telling)
+      found.set(text, { text, stem: stemOf(text), share: telling });
   };
   for (const [, quoted, word] of query.matchAll(/"([^"]*)"|([^\s"]+)/g)) {
     const text = (quoted ?? word).trim();
@@ -65,7 +79,13 @@ function stemOf(text: string): string {
   if (!/^[a-z]+$/.test(text)) return text;
   const ending = ENDINGS.find((one) => text.length >= LEAST_STEM + one.length && text.endsWith(one));
   // Redis and status are no plurals.
-  return ending === undefined || /[ius]s$/.test(text) ? text : text.slice(0, -ending.length);
+  if (/[ius]s$/.test(text)) return text;
+  if (ending !== undefined) return text.slice(0, -ending.length);
+  return text.length === LEAST_STEM && text.endsWith("s") ? text.slice(0, -1) : text;
+}
+
+function splitWords(list: string): ReadonlySet<string> {
+  return new Set(list.split(" "));
 }
 
 /**
@@ -77,10 +97,10 @@ export function toRankedExpression(
   wordsFrom: (beginning: string) => readonly string[] | undefined,
 ): string | undefined {
   if (!/^[a-z0-9_]{1,60}$/.test(stem)) return toExpressions([stem], () => undefined).words;
-  const part = `"${toPartMark(stem)}"`;
-  if (stem.length < LEAST_STEM) return `("${stem}" OR ${part})`;
+  if (stem.length < LEAST_STEM)
+    return `(${[stem, `${stem}s`].map((word) => `"${word}" OR "${toPartMark(word)}"`).join(" OR ")})`;
   const forms = wordsFrom(stem)?.map((word) => `"${word}"`) ?? [`"${stem}"*`];
-  return `(${[...forms, `${part}*`].join(" OR ")})`;
+  return `(${[...forms, `"${toPartMark(stem)}"*`].join(" OR ")})`;
 }
 
 /** Returns the token that finds a text with a part of a name in it. */
@@ -100,56 +120,108 @@ export function getSpeakerShares(): Readonly<Record<keyof typeof WEIGHTS, number
   );
 }
 
-/**
- * Returns how well a text fits, from 0, if it has none of the words, to about 300. It does not depend on how many texts
- * there are, so that it can be compared with that of another index. `folded`: the same text.
- */
-export function rankText(
+/** How well a text fits by its own words. */
+export interface TextMeasure {
+  /** The weighed occurrences of the words. */
+  readonly sum: number;
+  /** The words' weights in the whole text and in its best stretch. */
+  readonly covered: number;
+  /** A bit for each of the words that are there. */
+  readonly words: number;
+}
+
+/** Measures a text against the words of a query. `folded`: the same text. */
+export function measureText(
   text: string,
   folded: string,
   terms: readonly RankedTerm[],
   weights: readonly number[],
   speaker: string,
-): number {
+): TextMeasure {
   const length = K1 * (1 - B + B * Math.min(4, folded.length / AVERAGE));
   let sum = 0;
-  let all = 0;
   let covered = 0;
-  let last = -1;
+  let words = 0;
+  const places: { at: number; n: number }[] = [];
   for (const [n, term] of terms.entries()) {
-    all += weights[n];
-    const { count, first } = occurrencesOf(text, folded, term);
-    if (count === 0) continue;
+    const found = places.length;
+    const count = addOccurrences(text, folded, term, n, places);
+    if (places.length === found) continue;
+    words |= 1 << n;
     covered += weights[n];
     const weighed = count * WEIGHTS[speaker];
     sum += (weights[n] * weighed * (K1 + 1)) / (weighed + length);
-    if (last >= 0 && Math.abs(first - last) < NEAR) sum += weights[n] * 0.3;
-    last = first;
   }
-  return Math.round((sum / all) * (UNCOVERED + ((1 - UNCOVERED) * covered) / all) * 10_000) / 100;
+  const stretch = weighBestStretch(places, weights);
+  return { sum: sum + stretch * 0.3, covered: (covered + stretch) / 2, words };
 }
 
-/** Counts a term: whole words as one, other forms of it and parts of words as less. */
-function occurrencesOf(text: string, folded: string, term: RankedTerm): { count: number; first: number } {
-  const { text: whole, stem } = term;
+/** Returns the most weight of different words in a stretch of a sentence's length. */
+function weighBestStretch(places: { readonly at: number; readonly n: number }[], weights: readonly number[]): number {
+  places.sort((a, b) => a.at - b.at);
+  const there = weights.map(() => 0);
+  let best = 0;
+  let weight = 0;
+  let from = 0;
+  for (const { at, n } of places) {
+    for (; at - places[from].at > STRETCH; from++) if (--there[places[from].n] === 0) weight -= weights[places[from].n];
+    if (there[n]++ === 0) weight += weights[n];
+    best = Math.max(best, weight);
+  }
+  return best;
+}
+
+/**
+ * Returns how well a text fits, from 0, if it has none of the words, to about 300. `around`: a bit for each word near the
+ * text. It does not depend on how many texts there are, so that it can be compared with that of another index.
+ */
+export function rankText({ sum, covered, words }: TextMeasure, weights: readonly number[], around = 0): number {
+  let all = 0;
+  let near = 0;
+  for (const [n, weight] of weights.entries()) {
+    all += weight;
+    if ((around & ~words & (1 << n)) !== 0) near += weight;
+  }
+  if (words === 0) return 0;
+  const share = (covered + near * COVERED_NEAR) / all;
+  return Math.round(((sum + near * SUM_NEAR) / all) * (UNCOVERED + (1 - UNCOVERED) * share) * 10_000) / 100;
+}
+
+/** Returns a bit for each of the words that a text has. */
+export function findWords(text: string, terms: readonly RankedTerm[]): number {
+  const folded = fold(text);
+  const places: { at: number; n: number }[] = [];
+  for (const [n, term] of terms.entries()) addOccurrences(text, folded, term, n, places);
+  return places.reduce((words, { n }) => words | (1 << n), 0);
+}
+
+/** Adds the places of a term, and counts it: whole words as one, other forms of it and parts of words as less. */
+function addOccurrences(
+  text: string,
+  folded: string,
+  { text: whole, stem }: RankedTerm,
+  n: number,
+  places: { at: number; n: number }[],
+): number {
   let count = 0;
-  let first = -1;
   // Places are the same where folding changed no length.
   const shown = text.length === folded.length ? text : folded;
   for (let at = folded.indexOf(stem); at >= 0 && count < 12; at = folded.indexOf(stem, at + stem.length)) {
     const begins = beginsPart(shown, at);
     const past = at + whole.length;
     const isWhole = begins && folded.startsWith(whole, at) && (!isWordAt(folded, past) || beginsPart(shown, past));
-    if (!isWhole && stem.length < LEAST_STEM) continue;
-    count += isWhole ? 1 : begins && isFormAt(folded, at + stem.length) ? 0.8 : 0.4;
-    if (first < 0) first = at;
+    const isForm = !isWhole && begins && isFormAt(folded, at + stem.length, stem.length < LEAST_STEM);
+    if (!isWhole && !isForm && stem.length < LEAST_STEM) continue;
+    count += isWhole ? 1 : isForm ? 0.8 : 0.4;
+    places.push({ at, n });
   }
-  return { count, first };
+  return count;
 }
 
 /** Returns whether only an ending, perhaps with the stem's last letter before it, is left of a word after its stem. */
-function isFormAt(folded: string, at: number): boolean {
+function isFormAt(folded: string, at: number, isShort: boolean): boolean {
   const rest = /^[a-z]*/.exec(folded.slice(at, at + LONGEST_REST))?.[0] ?? "";
+  if (isShort) return rest === "" || rest === "s";
   return rest === "" || ENDINGS.includes(rest) || (rest[0] === folded[at - 1] && ENDINGS.includes(rest.slice(1)));
 }
 

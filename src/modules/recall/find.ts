@@ -1,5 +1,8 @@
 /** The tool find: hits of a question, the best first, two of a session and each entry of a family once. */
 
+import { findBestLine, fold, type Query } from "../../core/search/query.ts";
+import { parseRankedQuery } from "../../core/search/ranking.ts";
+import type { CommandResult } from "../../server/recall-module.ts";
 import { foldCursor, makeCursor, readCursor, requestOf, type UnfoldedCursor, unfoldCursor } from "./cursors.ts";
 import { type Library, type RecallHit, type RecallSession, splitRef } from "./library.ts";
 import { agentsParam, budgetParam, cursorParam, projectParam, sinceParam, untilParam } from "./params.ts";
@@ -27,13 +30,13 @@ const OF_ONE_SESSION = 2;
 const WINDOW = 12;
 const MOST_WINDOWS = 50;
 const MONTH = 30 * 86_400_000;
-/** Entries next to a hit among which the answer, or the question, is looked for. */
-const NEAR = 8;
-/** Characters of an answer's beginning, and those that are read for it: half a secret at their end is left out. */
+/** Entries next to a hit among which the one that belongs to it is looked for. */
+const NEAR = 12;
+/** Characters of it, and those that are read for it: half a secret at their end is left out. */
 const OF_NEIGHBOUR = 160;
-const READ_OF_NEIGHBOUR = 600;
+const READ_OF_NEIGHBOUR = 2000;
 /** Hits of a page that come with it. */
-const MOST_WITH_NEIGHBOUR = 3;
+const MOST_WITH_NEIGHBOUR = 5;
 
 const PARTS: Readonly<Record<string, readonly string[]>> = {
   said: ["user", "assistant"],
@@ -161,6 +164,7 @@ async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlac
     },
   );
   const answer = new AnswerText(toBytesOf(args.max_tokens, USUAL_TOKENS));
+  const words = parseRankedQuery(String(args.query ?? ""))?.map(({ stem }) => stem) ?? [];
   let shown = from;
   for (const one of found.hits.slice(from, from + limit)) {
     const part = await formatHit(library, redaction, one, {
@@ -169,6 +173,7 @@ async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlac
       isPerhapsOwn: own.perhaps.includes(one.hit.sessionId),
       isAmongFirst: shown - from < MOST_WITH_NEIGHBOUR,
       isOfLast: shown > from && found.hits[shown - 1].hit.sessionPath === one.hit.sessionPath,
+      query: words,
     });
     // However little room there is, each page has a hit.
     if (!answer.add(part) && !(answer.isEmpty && answer.add(cutBytes(part.split("\n")[0], answer.room).text))) break;
@@ -257,7 +262,7 @@ function rate({ score = 1, at, cwd, onActivePath, name }: RecallHit, now: number
   return score * (cwd === here ? 1.25 : 1) * (isNew ? 1.15 : 1) * (onActivePath ? 1 : 0.7) * (name ? 1.05 : 1);
 }
 
-/** The facts about a hit that depend on the hits before it. */
+/** The facts about a hit that depend on the request and on the hits before it. */
 interface HitMarks {
   readonly number: number;
   /** Hits of its session that are left out. */
@@ -266,13 +271,14 @@ interface HitMarks {
   readonly isAmongFirst: boolean;
   /** True if the hit before it is of the same session, which needs no introduction any more. */
   readonly isOfLast: boolean;
+  readonly query: Query;
 }
 
 async function formatHit(
   library: Library,
   redaction: Redaction,
   { hit, copies }: GatheredHit,
-  { number, more, isPerhapsOwn, isAmongFirst, isOfLast }: HitMarks,
+  { number, more, isPerhapsOwn, isAmongFirst, isOfLast, query }: HitMarks,
 ): Promise<string> {
   const { shortId, entryId, agent = "pi", role, tool, part, at, onActivePath, cwd, line, isArchived } = hit;
   const head = [
@@ -289,31 +295,43 @@ async function formatHit(
     ...(isOfLast || hit.firstMessage === line ? [] : [formatTitle(hit, redaction, 60)]),
   ].join(" · ");
   // Each opens a session, which takes longer than the search.
-  const neighbour = isAmongFirst ? await findNeighbour(library, redaction, hit) : undefined;
+  const neighbour = isAmongFirst ? await findNeighbour(library, redaction, hit, query) : undefined;
   return [head, fence(line), ...(neighbour === undefined ? [] : [neighbour])].join("\n");
 }
 
-/** Returns the beginning of the answer to a question, or of the question that was answered. */
-async function findNeighbour(library: Library, redaction: Redaction, hit: RecallHit): Promise<string | undefined> {
-  const { sessionPath, entryId, role, part } = hit;
-  if (part !== "user" && part !== "assistant") return undefined;
-  const isQuestion = role === "user";
+/**
+ * Returns the entry that belongs to a hit on one line: the answer to a question, the question of an answer, the output of a
+ * call that failed, or the call of an output.
+ */
+async function findNeighbour(
+  library: Library,
+  redaction: Redaction,
+  { sessionPath, entryId, part, tool }: RecallHit,
+  query: Query,
+): Promise<string | undefined> {
+  const isAfter = part === "user" || part === "toolCall";
+  const near = { before: isAfter ? 0 : NEAR, after: isAfter ? NEAR : 0, characters: READ_OF_NEIGHBOUR };
   const { entries } = await library.world
-    .ask("preview_session", {
-      sessionPath,
-      entryId,
-      before: isQuestion ? 0 : NEAR,
-      after: isQuestion ? NEAR : 0,
-      characters: READ_OF_NEIGHBOUR,
-    })
+    .ask("preview_session", { sessionPath, entryId, ...near })
     .catch(() => ({ entries: [] }));
-  const wanted = isQuestion ? "assistant" : "user";
-  const all = isQuestion ? entries : [...entries].reverse();
-  for (const { id, role: by, text, isCut } of all) {
-    if (id === entryId) continue;
-    if (by === role) return undefined;
-    if (by === wanted && text.trim() !== "")
-      return `${isQuestion ? "answer" : "asked"}: ${quote(redaction.text(text, isCut === true), OF_NEIGHBOUR)}`;
+  const others: CommandResult[] = entries.filter(({ id }: CommandResult) => id !== entryId);
+  for (const { id, role, text, isCut, isError, toolName, calls } of isAfter ? others : others.reverse()) {
+    const say = (word: string, shown: string): string => `${word} #${id}: ${quote(shown, OF_NEIGHBOUR)}`;
+    const called = calls?.find(({ name }: CommandResult) => name === tool);
+    if (part === "toolResult" && called)
+      return say("call", redaction.text(called.argument, called.argument.length >= 80));
+    if (part === "toolCall" && role === "toolResult" && toolName === tool) {
+      return isError ? say("failed", findTellingLine(redaction.text(text, isCut === true), query)) : undefined;
+    }
+    if (isAfter && role === "user") return undefined;
+    const isOther = (part === "user" && role === "assistant") || (part === "assistant" && role === "user");
+    if (isOther && text.trim() !== "")
+      return say(part === "user" ? "answer" : "asked", findTellingLine(redaction.text(text, isCut === true), query));
   }
   return undefined;
+}
+
+/** Returns the line of a text with most of the words. */
+function findTellingLine(text: string, query: Query): string {
+  return findBestLine(text, fold(text), query);
 }

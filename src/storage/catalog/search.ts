@@ -1,13 +1,16 @@
 /** Searches texts by the catalog's index or, without one, by reading every file. */
 
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import type { Hit, Listed, SearchRequest } from "../../core/ports/catalog.ts";
 import { makeComparison, packCursor, toExpiredFailure, unpackCursor } from "../../core/search/listing.ts";
 import { fold, type Query, score, toExpressions, toFts } from "../../core/search/query.ts";
 import {
+  findWords,
   getSpeakerShares,
+  measureText,
   type RankedTerm,
   rankText,
+  type TextMeasure,
   toRankedExpression,
   weighTerm,
 } from "../../core/search/ranking.ts";
@@ -40,6 +43,8 @@ const RANKED_WINDOW = 60;
 const MOST_MATCHES = 100_000;
 const SOME_MATCHES = 10_000;
 const TOO_COMMON = 4;
+/** Texts before and after one that belong to it. */
+const NEAR = 2;
 /** Characters of a text from which secrets are removed. */
 const LONGEST_REDACTED = 1 << 14;
 
@@ -51,7 +56,7 @@ interface FoundText extends Omit<Hit, "session" | "shortId" | "inheritedFrom" | 
 
 /** A text with its rating, and its hit, which is made when it is needed; undefined if it is none. */
 interface RatedText {
-  readonly score: number;
+  score: number;
   readonly number: number;
   make(): FoundText | undefined;
 }
@@ -216,13 +221,16 @@ export class Search {
     if (id === undefined || !stored) return undefined;
     const folded = fold(stored.text);
     if (!this.wanted.fits(stored, folded)) return undefined;
-    const rated = { score: rate(stored.text, folded), number: place.id };
-    const make = (): FoundText | undefined => {
-      const [text, left] = this.fitting(stored, folded, rate) ?? [];
-      const hit = text && left !== undefined ? this.hitIn(row, id, text, left) : undefined;
-      return hit && { ...hit, ...rated };
+    const rated: RatedText = {
+      score: rate(stored.text, folded),
+      number: place.id,
+      make: () => {
+        const [text, left] = this.fitting(stored, folded, rate) ?? [];
+        const hit = text && left !== undefined ? this.hitIn(row, id, text, left) : undefined;
+        return hit && { ...hit, score: rated.score, number: place.id };
+      },
     };
-    return { ...rated, make };
+    return rated;
   }
 
   /** Returns a text that fits, as it is shown, and folded: without its secrets, if these are removed. */
@@ -341,18 +349,48 @@ export class Search {
   }
 
   private async scoredTexts(places: readonly Numbered[], terms: readonly RankedTerm[], weights: readonly number[]) {
-    const found: RatedText[] = [];
+    const found: { readonly rated: RatedText; readonly measure: TextMeasure; readonly place: Numbered }[] = [];
+    const titles = new Map<string, number>();
     let sliced = readClock();
     for (const place of places) {
       const { role, kind } = place;
       const speaker = kind === "calls" ? "toolCall" : kind === "tools" ? "output" : role;
-      const rated = this.rated(place, (text, folded) => rankText(text, folded, terms, weights, speaker));
-      if (rated && rated.score > 0) found.push(rated);
+      let measure: TextMeasure | undefined;
+      const rated = this.rated(place, (text, folded) => {
+        measure = measureText(text, folded, terms, weights, speaker);
+        return rankText(measure, weights);
+      });
+      if (rated && rated.score > 0 && measure) found.push({ rated, measure, place });
       if (readClock() - sliced < SLICE) continue;
       await pause();
       sliced = readClock();
     }
-    return found.sort(compareFound);
+    // An answer leaves out words of its question, and both those of the session's title.
+    for (const { rated, measure, place } of found) {
+      const { path } = place;
+      let around = titles.get(path) ?? findWords(this.titleOf(path), terms);
+      titles.set(path, around);
+      for (const one of found)
+        if (one.place.path === path && Math.abs(one.rated.number - rated.number) <= NEAR) around |= one.measure.words;
+      rated.score = rankText(measure, weights, around);
+    }
+    // A question and its answer are one hit: the answer.
+    const byNumber = new Map(found.map((one) => [one.rated.number, one]));
+    const answered = new Set<RatedText>();
+    for (const { rated, place } of found) {
+      const before = byNumber.get(place.id - 1);
+      if (place.role !== "assistant" || before?.place.role !== "user" || before.place.path !== place.path) continue;
+      if (place.kind !== before.place.kind) continue;
+      answered.add(before.rated);
+      rated.score = Math.max(rated.score, before.rated.score);
+    }
+    return found.flatMap(({ rated }) => (answered.has(rated) ? [] : rated)).sort(compareFound);
+  }
+
+  /** Returns the texts that say what a session is about. */
+  private titleOf(path: string): string {
+    const { name, firstMessage, cwd } = this.rows.get(path)?.listed ?? {};
+    return [name, firstMessage, cwd && basename(cwd)].filter(Boolean).join("\n");
   }
 
   private read(place: Numbered, row: SessionRow): { id: string; text: IndexedText | undefined } | undefined {

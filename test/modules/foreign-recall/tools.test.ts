@@ -40,6 +40,6 @@ test("a question in words finds what was said in them, with its answer", async (
   const [head] = text.split("\n");
   expect(head).toMatch(/^2 sessions match scope; all read up to \d\d:\d\d:\d\d/);
   expect(text).toMatch(
-    / · claude · user · .*\n```\nWhich cache did the shop use for profiles\?\n```\nanswer: "The shop keeps profiles in memcached\."/,
+    / · claude · assistant · .*\n```\nThe shop keeps profiles in memcached\.\n```\nasked #\w+: "Which cache did the shop use for profiles\?"/,
   );
 });

@@ -41,8 +41,9 @@ test("a question in words finds what was said, with its answer and the branch th
   const text = await call("find", { query: "why did we choose redis as profile cache?" });
   const [head] = text.split("\n");
   expect(head).toMatch(/^1 session matches scope; all read up to \d\d:\d\d:\d\d/);
-  expect(text).toMatch(/1\. 01aaaaaa#e0000005 · pi · user · 2026-03-12/);
-  expect(text).toContain('answer: "The profile cache is a map in memory now."');
+  expect(text).toMatch(/1\. 01aaaaaa#e000000[26] · pi · assistant · 2026-03-1/);
+  expect(text).toContain('asked #e0000005: "No redis: take the profile cache in memory."');
+  expect(text).not.toMatch(/^\d+\. 01aaaaaa#e0000005/m);
   expect(text).toMatch(/\+\d more in this session/);
   const left = await call("find", { query: "redis set up", branch: "abandoned" });
   expect(left).toMatch(/#e000000[34] .* · abandoned branch/);
@@ -112,6 +113,41 @@ test("a name in code is found by its parts and by how it is written elsewhere, a
     expect(await call("find", { query }), query).toMatch(/^1\. 01aaaaaa#/m);
   for (const query of ["userSessionCache", "session caches"])
     expect(await call("find", { query }), query).toMatch(/^1\. 01bbbbbb#/m);
+  put(place, "01dddddd-1111", chain(user("Take them from outbox_jobs.")));
+  for (const query of ["job", "jobs", "outbox"])
+    expect(await call("find", { query }), query).toMatch(/^1\. 01dddddd#/m);
+});
+
+test("a follow-up is found by the words of its question and of its session, before a text with the same words", async () => {
+  put(
+    place,
+    "01aaaaaa-1111",
+    chain(
+      user("Should users sign in with passkeys?"),
+      assistant("Yes."),
+      user("And old passwords?"),
+      assistant("No password is kept."),
+    ),
+  );
+  put(place, "01bbbbbb-1111", chain(user("A password may be in the log.")));
+  const { call } = recallHere({ place });
+  const text = await call("find", { query: "What did we finally decide about passwords for signing in?" });
+  expect(text).toMatch(
+    /No password is kept\.\n```\nasked #\w+: "And old passwords\?"\n[\s\S]*01bbbbbb#/,
+  );
+});
+
+test("a call that failed is shown with its output, and an output with its call", async () => {
+  const asked = toolCall("1");
+  asked.message.content = [{ type: "toolCall", id: "1", name: "bash", arguments: { command: "docker compose up" } }];
+  const failed = toolResult("1", "Starting.\nError: port 6379 is already allocated");
+  Object.assign(failed.message, { isError: true, toolName: "bash" });
+  put(place, "01aaaaaa-1111", chain(user("Start it."), asked, failed));
+  const { call } = recallHere({ place });
+  expect(await call("find", { query: "docker compose port", in: "calls" })).toMatch(
+    /^failed #\w+: "Error: port 6379 is already allocated"$/m,
+  );
+  expect(await call("find", { query: "6379 allocated", in: "outputs" })).toMatch(/^call #\w+: "docker compose up"$/m);
 });
 
 test("recent lists the sessions, pages have each once, and filters hold", async () => {
