@@ -58,7 +58,12 @@ export const open: Tool = {
     },
     before: { type: "integer", least: 0, most: MOST_AROUND, description: `default ${BEFORE}` },
     after: { type: "integer", least: 0, most: MOST_AROUND, description: `default ${AFTER}` },
-    tools: { type: "string", oneOf: ["names", "full", "none"], description: "how calls are shown; names by default" },
+    tools: {
+      type: "string",
+      oneOf: ["names", "full", "none"],
+      description:
+        "calls of tools: full, with outputs (default for context); names, with outputs that failed (default); none",
+    },
     max_tokens: budgetParam(USUAL_TOKENS, 8000),
     cursor: cursorParam,
   },
@@ -86,7 +91,7 @@ interface OpenReading {
 }
 
 function toolsOf({ call: { args } }: OpenReading): ToolsShown {
-  return (args.tools as ToolsShown | undefined) ?? "names";
+  return (args.tools as ToolsShown | undefined) ?? (args.view === "context" ? "full" : "names");
 }
 
 function answerOf({ call: { args } }: OpenReading): AnswerText {
@@ -98,20 +103,12 @@ function headOf({ call: { library }, listed, redaction }: OpenReading, shown: st
   return `${formatSession(listed, library, redaction)}\n${shown}`;
 }
 
-function askedEntry(reading: OpenReading): Promise<string> {
-  if (reading.entryId !== undefined) return Promise.resolve(reading.entryId);
-  return leafOf(reading);
-}
-
-async function leafOf({ call: { library }, listed, sessionId }: OpenReading): Promise<string> {
-  const { leafId } = await library.world.ask("preview_session", {
-    sessionPath: listed.sessionPath,
-    before: 0,
-    after: 0,
-    characters: 1,
-  });
+/** Returns the entry that the ref names, or the leaf of the session. */
+async function askedEntry({ call: { library }, listed, entryId }: OpenReading): Promise<string> {
+  if (entryId !== undefined) return entryId;
+  const { sessionPath } = listed;
+  const { leafId } = await library.world.ask("preview_session", { sessionPath, before: 0, after: 0, characters: 1 });
   if (leafId === null) throw new CallMistake("The session has no entries.");
-  void sessionId;
   return leafId;
 }
 

@@ -118,6 +118,7 @@ test("recent lists the sessions, pages have each once, and filters hold", async 
   for (let n = 10; n < 40; n++)
     put(place, `01cccc${n}-1111`, chain(at(`2026-03-${n > 31 ? 30 : n}T10:00:00Z`, user(`Question ${n}`))));
   const { call } = recallHere({ place });
+  await vi.waitFor(async () => expect(await call("recent", { limit: 50 })).toContain("all read"), 20_000);
   const seen: string[] = [];
   let cursor: string | undefined;
   do {
@@ -130,6 +131,21 @@ test("recent lists the sessions, pages have each once, and filters hold", async 
   expect(await call("recent", { since: "2026-03-29", limit: 50 })).toMatch(/^\d+ of 30 sessions match scope/);
   expect(await call("recent", { project: "here" })).toContain("No session is in this scope.");
   expect(await call("recent", { project: "/home/me/01cccc10-1111" })).toMatch(/^1 of 30 sessions/);
+});
+
+test("the context has the outputs of tools, which other views leave out unless they failed", async () => {
+  put(
+    place,
+    "01aaaaaa-1111",
+    chain(user("What is in it?"), toolCall("c1"), toolResult("c1", "3 lines"), assistant("Yes.")),
+  );
+  const { call } = recallHere({ place });
+  const [, leaf] = /#(\w+) .*\n```\nYes\./.exec(await call("open", { ref: "01aaaaaa" })) as RegExpExecArray;
+  const ref = `01aaaaaa#${leaf}`;
+  expect(await call("open", { ref, view: "context" })).toContain('[read: {"path":"a.txt"}]');
+  expect(await call("open", { ref, view: "context" })).toContain("3 lines");
+  expect(await call("open", { ref, view: "context", tools: "names" })).not.toContain("3 lines");
+  expect(await call("open", { ref, view: "path" })).not.toContain("3 lines");
 });
 
 test("open reads around an entry, a path page by page, an entry whole, and the context with what a compaction left out", async () => {
