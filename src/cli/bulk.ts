@@ -79,7 +79,7 @@ const MOST_SHOWN = 20;
 /** Options of a verb that takes the sessions of a list in place of named ones. */
 export const CHOOSING_FLAGS: Readonly<Record<string, Flag>> = {
   "--until": { value: "time", meaning: "choose the sessions without a message since this time, such as 90d or 3mo" },
-  "--cwd": { ...CWD_FLAG, meaning: "choose the sessions of this working directory; alone, of the current one" },
+  "--cwd": { ...CWD_FLAG, meaning: "choose the sessions of this working directory; without one, of the current one" },
   "--dry-run": { meaning: "show the chosen sessions and change nothing" },
 };
 

@@ -28,7 +28,7 @@ export interface Flag {
 export const CWD_FLAG: Flag = {
   value: "dir",
   otherwise: ".",
-  meaning: "choose only sessions of this working directory; alone, of the current one",
+  meaning: "choose only sessions of this working directory; without one, of the current one",
 };
 
 /** The option of verbs that look at the sessions of all machines. */
@@ -38,7 +38,7 @@ export const HERE_FLAG: Flag = { meaning: "with a fleet: choose only sessions th
 export const AGENTS_FLAG: Flag = {
   value: "names",
   otherwise: "all",
-  meaning: "add sessions of other agents, such as claude,codex; pi means our own; alone, of all agents",
+  meaning: "add sessions of other agents, such as claude,codex; pi means our own; without names, of all agents",
 };
 
 /** The options of verbs that show past sessions to agents. */

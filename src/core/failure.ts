@@ -118,7 +118,10 @@ export const FAILURES = {
     meaning:
       "Something in the session cannot be searched for secrets (an image, binary data, damage), so that nothing was exported. Look at it, then set allowUnjudged.",
   },
-  message_too_large: { ...REFUSED, meaning: "The message is over the limit. Send or request less at a time." },
+  message_too_large: {
+    ...REFUSED,
+    meaning: "The message or its reply is over the limit. Send or request less at a time.",
+  },
   migration_failed: { ...REFUSED, meaning: "The session could not be migrated and is as before." },
   corrupt: {
     ...REFUSED,

@@ -126,7 +126,7 @@ function noteHtml(page: ExportPage, view: Extract<EntryView, { is: "fact" | "lab
   if (view.is === "label") {
     const target = view.target < 0 ? "an entry" : `<a href="#${page.anchorOf(view.target)}">an entry</a>`;
     const label = escapeHtml(view.label);
-    return `<p>${label === "" ? `Label taken from ${target}` : `Label <mark>${label}</mark> on ${target}`}</p>`;
+    return `<p>${label === "" ? `Label removed from ${target}` : `Label <mark>${label}</mark> on ${target}`}</p>`;
   }
   const title = escapeHtml(view.title);
   return view.json.length <= 2 ? title : renderFold("more", title, jsonHtml(view.json));

@@ -39,7 +39,7 @@ export default defineVerb({
     "--yes": { meaning: "do not ask; required without a terminal" },
     "--permanent": { meaning: "delete for good; nothing brings it back" },
   },
-  more: "It asks first, with the name or first message of each session. Without a session, --until and --cwd choose them. The trash command of your desktop takes them, or else the server's own trash; restore brings them back from there, trash empty removes them for good.",
+  more: "It asks first, with the name or first message of each session. Without a session, --until and --cwd choose them. The trash command of your desktop takes them, or else the server's own trash, from which restore brings them back; trash empty removes them for good.",
   onInterrupt: "Each session is either deleted or as it was; list shows those that are there.",
   async run(asking, given) {
     const { flags } = given;

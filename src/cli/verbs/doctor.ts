@@ -23,7 +23,7 @@ export const doctor = defineVerb({
     "--yes": { meaning: "with --fix: do not ask; required without a terminal" },
     "--all": { meaning: `print every row instead of the first ${MOST_ROWS} of a list` },
   },
-  more: "It opens every session without reading its messages; verify --all reads every byte. The exit status is 3 if a session or the catalog is damaged, or something was interrupted.",
+  more: "It opens every session without reading its messages; verify --all reads every byte. The exit status is 3 if a session or the catalog is damaged, or an operation was interrupted.",
   async run({ ask, confirm }, { flags }) {
     if (!flags.has("--fix")) {
       for (const name of ["--yes", "--dry-run"])

@@ -76,7 +76,7 @@ export default defineVerb({
     "--paths": { meaning: "print only the paths, one per line" },
   },
   more:
-    `A mark before the title says more: ${FORK} a fork of the session named behind it, ${HELD} open in another process, ${DAMAGED} damaged (see verify). ` +
+    `A mark before the title says more: ${FORK} a fork, with the name of its original behind the title, ${HELD} open in another process, ${DAMAGED} damaged (see verify). ` +
     "Every verb takes an id as short as list prints it. The exit status is 3 if a file is damaged so that no session can be read from it.",
   async run(asking, { flags }) {
     const { ask, cwd, isTerminal } = asking;

@@ -98,7 +98,7 @@ function entryMarkdown(
     case "label": {
       const target = view.target < 0 ? "an entry" : `[an entry](#${page.anchorOf(view.target)})`;
       const set = `Label **${escapeTextLine(view.label)}** on ${target}`;
-      return `${makeAnchor(anchor)}${view.label === "" ? `Label taken from ${target}` : set}\n\n`;
+      return `${makeAnchor(anchor)}${view.label === "" ? `Label removed from ${target}` : set}\n\n`;
     }
     case "data":
       return named(entry, view.title || "Entry") + (view.json.length <= 2 ? "" : writeBlock("Data", view.json, "json"));
