@@ -202,11 +202,11 @@ export class Workspace {
   }
 
   /** Fetches a session that other machines have, too. Returns undefined if there is nothing to wait for. */
-  arrive(where: WantedSession, progress?: Progress): Promise<void> | undefined {
+  arrive(where: WantedSession): Promise<void> | undefined {
     if (!this.stores.arrive) return undefined;
     const { sessionPath, sessionId } = where;
     const isKnown = sessionPath === undefined ? this.has(sessionId as string) : this.openAt(sessionPath) !== undefined;
-    return isKnown ? undefined : this.stores.arrive(where, this.isOpenWith, progress);
+    return isKnown ? undefined : this.stores.arrive(where, this.isOpenWith);
   }
 
   private readonly isOpenWith = (id: string): boolean => this.openWith(id) !== undefined;

@@ -4,6 +4,7 @@ import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
 import type { MoveOptions, Purpose, Where } from "../../core/ports/lifecycle.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
+import { defineCommand } from "./command.ts";
 import { readMoment, requireOneSession } from "./params.ts";
 
 export const sessionChoice = {
@@ -69,4 +70,28 @@ async function located(workspace: Workspace, where: Where, purpose?: Purpose): P
   } catch (error) {
     return (await workspace.lookedUp(where, error)).sessionPath;
   }
+}
+
+/** Declares a command that moves a session into the archive or out of it. */
+export function defineArchiving<const N extends string>(
+  name: N,
+  summary: string,
+  move: "archive" | "unarchive",
+  example: { readonly sessionId: string; readonly sessionPath: string; readonly movedTo: string },
+) {
+  return defineCommand({
+    name,
+    summary,
+    effect: "server",
+    movesFile: true,
+    ofAny: true,
+    params: { ...sessionChoice, ...moveParams },
+    result: () => z.object({ operationId, ...movedResult }),
+    failures: [...MOVE_FAILURES, "content_modified"],
+    example: { params: { sessionId: example.sessionId }, result: { operationId: "3f2a9c1077de", ...example } },
+    async run({ workspace }, { sessionPath, sessionId, ...wished }) {
+      const file = await findClosedSession(workspace, { sessionPath, sessionId }, move);
+      return { ...(await workspace.stores.lifeCycle[move](file, toMoveOptions(wished))) };
+    },
+  });
 }

@@ -18,6 +18,14 @@ import { type FolderChanges, type ListedFiles, NO_CHANGES } from "./listed-files
 import type { SessionRow } from "./session-row.ts";
 import { type Scan, scanFile } from "./summary.ts";
 
+/** A folder as it was at the last look. */
+interface SeenFolder {
+  /** The paths of its sessions. */
+  readonly paths: ReadonlySet<string>;
+  /** Number of files and containers that were looked at. */
+  readonly count: number;
+}
+
 /** Stamps read without a pause, which takes 4 ms. */
 const SLICE = 250;
 
@@ -27,7 +35,7 @@ export class Folders implements ListedFiles {
   private readonly disk: Disk;
   private readonly paths: StoragePaths;
   private readonly folders: KnownFolders;
-  private known = new Set<string>();
+  private seen = new Map<string, SeenFolder>();
   /** Containers that are no sessions, by their paths, with how each is. */
   private readonly unlisted = new Map<string, UnreadFile>();
 
@@ -42,28 +50,51 @@ export class Folders implements ListedFiles {
     if (!(await this.folders.begin())) return NO_CHANGES;
     this.unlisted.clear();
     const there = new Map<string, FoundStamp>();
-    let count = 0;
+    const seen = new Map<string, SeenFolder>();
+    let looked = 0;
     for (const { folder, isLink } of this.sessionFolders()) {
       const names = this.names(folder, isLink);
+      const before = this.seen.get(folder);
+      if (before && this.folders.isSame(folder, before.count)) {
+        seen.set(folder, before);
+        continue;
+      }
+      const paths = new Set<string>();
+      let count = 0;
       const containers = new Set(names.flatMap(({ name }) => getContainerOfPointer(name) ?? []));
       const taken: string[] = [];
       for (const { name, kind } of names) {
-        if (++count % SLICE === 0) await pause();
+        if (++looked % SLICE === 0) await pause();
         if (isContainerName(name)) {
           if (kind === "folder" || kind === "link") containers.add(name);
           continue;
         }
         if (!isSessionName(name) || kind === "folder" || kind === "other") continue;
         const path = join(folder, name);
+        count++;
         const stamp = kind === "link" || isLink ? this.stampBehind(path) : this.folders.stampOf(path);
-        if (stamp) there.set(path, stamp);
+        if (!stamp) continue;
+        there.set(path, stamp);
+        paths.add(path);
       }
-      for (const name of containers) taken.push(...this.addContainer(join(folder, name), there));
+      for (const name of containers) {
+        const path = join(folder, name);
+        taken.push(...this.addContainer(path, there));
+        if (there.has(path)) paths.add(path);
+      }
       // During a rollback that was cut off, a container and the file that it replaces are both there.
-      for (const name of taken) there.delete(join(folder, name));
+      for (const path of taken.map((name) => join(folder, name))) {
+        there.delete(path);
+        paths.delete(path);
+      }
+      seen.set(folder, { paths, count: count + containers.size });
     }
-    const removed = [...this.known].filter((path) => !there.has(path));
-    this.known = new Set(there.keys());
+    const removed: string[] = [];
+    for (const [folder, before] of this.seen) {
+      const now = seen.get(folder);
+      if (now !== before) for (const path of before.paths) if (!now?.paths.has(path)) removed.push(path);
+    }
+    this.seen = seen;
     return { there, removed };
   }
 

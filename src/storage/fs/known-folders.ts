@@ -57,6 +57,8 @@ export class KnownFolders {
   private lookedAtAll = 0;
   /** The entries of the folders of this look, which is asked for some of them again. */
   private readonly seen = new Map<string, readonly Named[]>();
+  /** The folders of this look in which no watch reported anything. */
+  private readonly same = new Set<string>();
   /** True if this look is at everything, whatever watches report. */
   private isForAll = true;
   private files = 0;
@@ -87,6 +89,7 @@ export class KnownFolders {
     this.hasUnreported = false;
     this.tops.clear();
     this.seen.clear();
+    this.same.clear();
     this.files = 0;
     return true;
   }
@@ -113,7 +116,7 @@ export class KnownFolders {
     const before = known.get(folder);
     const above = known.get(dirname(folder))?.watch;
     const isReported = above?.dirty?.size === 0 && !isForAll;
-    if (before?.watch && isReported && before.watch.dirty?.size === 0) return before.entries;
+    if (before?.watch && isReported && before.watch.dirty?.size === 0) return this.unchanged(folder, before);
     const info = before?.watch && isReported ? before.info : getInfo(disk, folder);
     if (!isReported) this.tops.set(folder, info);
     if (before && (info === null || !isSameFile(before.info, info))) this.forget(folder);
@@ -138,11 +141,21 @@ export class KnownFolders {
     return found;
   }
 
+  private unchanged(folder: string, { entries }: KnownFolder): readonly Named[] {
+    this.same.add(folder);
+    return entries;
+  }
+
+  /** Returns whether a folder of this look has no change since the last one, which noted the stamps of `count` files. */
+  isSame(folder: string, count: number): boolean {
+    return this.same.has(folder) && this.known.get(folder)?.stamps.size === count;
+  }
+
   /** Returns the entries of a folder that is watched. */
   private watched(folder: string, known: KnownFolder, watch: FolderWatch): readonly Named[] {
     const { dirty } = watch;
     if (this.isForAll) known.stamps.clear();
-    else if (dirty?.size === 0) return known.entries;
+    else if (dirty?.size === 0) return this.unchanged(folder, known);
     // Reports from here on are for the next look.
     watch.dirty = new Set();
     if (dirty) for (const name of dirty) known.stamps.delete(name);

@@ -108,7 +108,8 @@ function originIn(disk: Disk, container: string): { source: string; isSettled: b
  * the same content. Throws EEXIST if something else has the path, content_modified if another program changed the moved
  * file, and other errno errors.
  */
-export async function movePath(disk: Disk, from: string, to: string, kind = getKind(disk, from)): Promise<void> {
+export async function movePath(disk: Disk, from: string, to: string): Promise<void> {
+  const kind = getKind(disk, from);
   if (kind === undefined) throw Object.assign(new Error("nothing to move"), { code: "ENOENT" });
   if (kind === "folder") await moveFolder(disk, from, to);
   else if (kind === "link") {
