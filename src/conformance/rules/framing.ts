@@ -122,15 +122,6 @@ export const framingTheme = defineTheme("framing", [
     },
   },
   {
-    name: "joined",
-    title: "Messages that arrive together are each answered.",
-    source: "Frames",
-    async check(conversation) {
-      const ids = conversation.begin(...Array.from({ length: 40 }, () => ["get_state"] as const));
-      for (const id of ids) void (await conversation.replyTo(id)).result;
-    },
-  },
-  {
     name: "separators-escaped",
     title: "U+2028 and U+2029 are escaped in lines.",
     source: "Frames",

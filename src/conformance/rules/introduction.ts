@@ -42,10 +42,4 @@ export const introductionTheme = defineTheme("introduction", [
     on: "hooked",
     steps: [["initialize", { protocolVersion: 1 }, fails("invalid_request")], ["get_state"]],
   },
-  {
-    name: "initialize-optional",
-    title: "A host need not send initialize.",
-    source: "initialize",
-    steps: [["get_state"]],
-  },
 ]);

@@ -139,7 +139,7 @@ export const orderTheme = defineTheme("order", [
   },
   {
     name: "commands-wait-for-hook",
-    title: "While a hook waits, later commands of the session wait with it.",
+    title: "While a hook waits, later commands of the session wait with it; those with the effect server are answered.",
     source: "Asking the host",
     on: "hooked",
     async check(conversation) {
@@ -151,18 +151,6 @@ export const orderTheme = defineTheme("order", [
       const first = await conversation.anyReply();
       first.must(first.received.idText === fork, "no reply to the later command before that to the fork");
       void (await conversation.replyTo(later)).result;
-    },
-  },
-  {
-    name: "server-commands-run",
-    title: "Commands with the effect server run concurrently with everything, also with one that waits.",
-    source: "Order",
-    on: "hooked",
-    async check(conversation) {
-      const { ids, hook } = await beginFork(conversation);
-      await conversation.run("rpc.discover");
-      conversation.answer(hook, {});
-      void (await conversation.replyTo(ids[0])).result;
     },
   },
   {

@@ -78,15 +78,6 @@ export const piTheme = defineTheme(
         ["get_tree", { format: "flat" }, { nodes: "<list>" }],
       ],
     },
-    {
-      name: "pi-no-model",
-      title: "Commands that need a model or a tool runner fail with unsupported_command.",
-      source: "prompt",
-      steps: [
-        ["prompt", { message: "Hello" }, fails("unsupported_command")],
-        ["bash", { command: "true" }, fails("unsupported_command")],
-      ],
-    },
   ],
   isPi,
 );

@@ -1,6 +1,6 @@
 /** Rules about what reads return. */
 
-import { defineTheme, withIds } from "../row.ts";
+import { defineTheme, fails, withIds } from "../row.ts";
 import { append, getEntries, isEqual, makeAssistant, makeCustom, makeUser } from "../steps.ts";
 
 /** Messages in an answer to get_fork_messages. */
@@ -167,6 +167,15 @@ export const readingTheme = defineTheme("reading", [
       const { tokensBefore } = prepared.result;
       await conversation.run("compact_append", { summary: "So far.", firstKeptEntryId, tokensBefore });
     },
+  },
+  {
+    name: "unsupported-commands",
+    title: "Commands that need a model or a tool runner fail with unsupported_command.",
+    source: "prompt",
+    steps: [
+      ["prompt", { message: "Hello" }, fails("unsupported_command")],
+      ["bash", { command: "true" }, fails("unsupported_command")],
+    ],
   },
   {
     name: "branch-prepared",

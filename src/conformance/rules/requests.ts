@@ -163,15 +163,6 @@ export const requestsTheme = defineTheme(
       },
     },
     {
-      name: "unsupported-commands",
-      title: "Commands that need a model or a tool runner fail with unsupported_command.",
-      source: "prompt",
-      steps: [
-        ["prompt", { message: "Hello" }, fails("unsupported_command")],
-        ["bash", { command: "true" }, fails("unsupported_command")],
-      ],
-    },
-    {
       name: "discover",
       title: "rpc.discover returns an OpenRPC 1.3 document that names every command.",
       source: "rpc.discover",

@@ -29,7 +29,7 @@ async function mustEnd(conversation: Conversation, expected: string): Promise<vo
 /** The rule without which no other can be checked. */
 export const FIRST_RULE: Rule = {
   name: "first-reply",
-  title: "The first message decides framing and dialect, and its reply comes in the same.",
+  title: "The first message decides framing and dialect, and its reply comes in the same; it need not be initialize.",
   source: "Dialects",
   async run(context) {
     const conversation = await context.plain();

@@ -17,15 +17,8 @@ import {
   toTimestamp,
 } from "../../../../core/foreign/messages.ts";
 import { parseText } from "../../../../core/json/json.ts";
-import type {
-  AboutSession,
-  PendingEntries,
-  RecordVerdict,
-  SourceRecord,
-  Translation,
-  TranslationTools,
-} from "../translator.ts";
-import { Turns } from "../turns.ts";
+import type { AboutSession, PendingEntries, RecordVerdict, SourceRecord, TranslationTools } from "../translator.ts";
+import { TurnTranslation } from "../turn-translation.ts";
 import { getMessageModel } from "./blocks.ts";
 import { parseTaskId, parseTaskTime } from "./harness.ts";
 
@@ -41,11 +34,7 @@ const SPOKEN = new Set([
   "ask/act_mode_respond",
 ]);
 
-export class ScreenTranslation implements Translation {
-  private readonly tools: TranslationTools;
-  private readonly turns: Turns;
-  private time: string;
-  private readonly copies = new Map<string, number>();
+export class ScreenTranslation extends TurnTranslation {
   private isBegun = false;
   private isPartial = false;
   /** Tokens of requests without a shown answer so far. */
@@ -55,32 +44,22 @@ export class ScreenTranslation implements Translation {
   private session: { first?: string; started?: string } = {};
 
   constructor(tools: TranslationTools) {
-    this.tools = tools;
+    super(tools);
     this.time = parseTaskTime(tools.name) ?? NO_TIME;
-    this.turns = new Turns(tools);
   }
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
     const kind = isObject(value) ? kindOf(value) : undefined;
-    if (!isObject(value) || kind === undefined) {
-      this.turns.keep(source, this.time);
-      return { kind: "(no message)", fidelity: "preserved" };
-    }
+    if (!isObject(value) || kind === undefined) return this.keepRaw(source, "(no message)");
     this.noteTime(value.ts);
     this.isPartial = value.partial === true;
     const verdict = this.takeKnown(value, kind);
     this.isBegun = true;
-    if (verdict) return verdict;
-    this.turns.keep(source, this.time);
-    return { kind, fidelity: "preserved" };
+    return verdict ?? this.keepRaw(source, kind);
   }
 
-  keep(source: SourceRecord, members: JsonObject): void {
-    this.turns.keep(source, this.time, members);
-  }
-
-  pending(): PendingEntries {
+  override pending(): PendingEntries {
     const { entries } = this.turns.pending();
     return { entries, isPartial: this.isPartial && entries.length > 0 };
   }
@@ -163,10 +142,7 @@ export class ScreenTranslation implements Translation {
   }
 
   private nativeId(kind: string, { ts }: JsonObject): string {
-    const nativeId = `${kind}:${typeof ts === "number" ? ts : ""}`;
-    const nth = (this.copies.get(nativeId) ?? 0) + 1;
-    this.copies.set(nativeId, nth);
-    return nth === 1 ? nativeId : `${nativeId}#${nth}`;
+    return this.unique(`${kind}:${typeof ts === "number" ? ts : ""}`);
   }
 }
 
