@@ -124,9 +124,9 @@ const NOTHING_INDEXED: FleetIndexed = { indexed: 0, inUse: [], unreadable: [] };
 
 const migrate = defineVerb({
   name: "fleet migrate",
-  meaning: "make the tables if there are none, and add the facts that lists and searches lack",
+  meaning: "make or upgrade the tables, and add the facts that lists and searches lack",
   operands: [],
-  more: "Running servers may go on meanwhile.",
+  more: "Running servers may go on meanwhile. After an upgrade those of the former program write nothing more.",
   onInterrupt: RUN_AGAIN,
   run: (asking, given) =>
     withFleet(

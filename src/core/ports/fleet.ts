@@ -276,8 +276,6 @@ export interface Fleet {
    * the outcome. `sent` is called when it was given to the connection, before the answer.
    */
   keepPart(part: FleetPart, sent?: () => void): Promise<FleetOutcome>;
-  /** Returns the ends of a session's stretches, from its beginning on. Throws storage_failed. */
-  stretches?(sessionId: string): Promise<readonly FleetEnd[]>;
   /** Begins to prepare a part, while another one is on its way. */
   prepare?(part: FleetPart): void;
   /**

@@ -9,7 +9,6 @@
 import type { Progress } from "../../../core/ports/catalog.ts";
 import type { FoundPrunable, IdleChoice, PrunedFleet, PruningAges } from "../../../core/ports/fleet-database.ts";
 import { BULK_TIMEOUT, type Connections } from "../postgres/connections.ts";
-import { NOTHING } from "../postgres/ends.ts";
 import { parseDescription } from "../postgres/fact-parts.ts";
 import { makeNotedWordsStatement, SESSION_ROWS } from "../postgres/schema.ts";
 import { LET_GO } from "../postgres/sql-admin-queries.ts";
@@ -108,16 +107,7 @@ const DROP_PARTS = `with due as (
   , gone as (delete from pi_fleet.pack p using due where p.tenant = $1 and p.session_id = due.id and p.generation < 0)
   select count(*) as sessions from due`;
 
-/** A process that continues one begins it again. */
-const EMPTY_UNFINISHED = `with due as (
-    select id from pi_fleet.session where ${UNFINISHED} and changed_at < ${AGE("$2")} and entries > 0
-    limit ${SESSIONS_AT_ONCE} for update skip locked)
-  , held as (
-    update pi_fleet.session s set generation = generation + 1, epoch = epoch + 1, holder = null, lease_until = null,
-      entries = 0, bytes = 0, chain = $3, indexed = 0, messages = 0
-    from due where s.tenant = $1 and s.id = due.id returning 1)
-  select count(*) as sessions from held`;
-
+/** A process that continues one begins it again. It has no entries: the first ones make it visible. */
 const DROP_UNFINISHED = `with due as (
     select id from pi_fleet.session where ${UNFINISHED} and changed_at < ${AGE("$2")} and entries = 0
       and generation = emptied
@@ -218,7 +208,6 @@ export class FleetPruning {
     const before = await this.find({ rows, idle });
     const marked = await this.gone(MARK_DELETED, rows);
     const interrupted = await this.repeat(DROP_PARTS);
-    await this.repeat(EMPTY_UNFINISHED, rows, Buffer.from(NOTHING.chain, "hex"));
     const [swept, removed] = await this.sweep(before.halfway + marked.ids.size, progress);
     const unfinished = await this.repeat(DROP_UNFINISHED, rows);
     const words = await this.dropWords();

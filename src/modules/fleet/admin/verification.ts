@@ -5,7 +5,7 @@ import { parseSessionHeader } from "../../../core/format/entry.ts";
 import type { Fleet } from "../../../core/ports/fleet.ts";
 import type { FleetFault } from "../../../core/ports/fleet-admin.ts";
 import type { AdminQueries, CheckedRow, FleetRow } from "../../../core/ports/fleet-admin-queries.ts";
-import { fetchEnds, isSameEnd } from "../postgres/ends.ts";
+import { extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { parseDescription, toStorableText } from "../postgres/fact-parts.ts";
 import { HeadCheck } from "../postgres/heads.ts";
 import { fetchAttachments } from "../replica/attachments.ts";
@@ -104,27 +104,23 @@ export class FleetVerification {
 
   private async wrongLines({ id, end }: CheckedRow): Promise<Wrong[]> {
     const { fleet } = this;
-    const stretches = await readIfUndamaged(fleet, async () => (await fleet.stretches?.(id)) ?? []);
-    const packs = stretches?.filter(({ entries }) => entries <= end.entries);
-    const positions = packs?.map(({ entries }) => entries).filter((entries) => entries < end.entries) ?? [];
     const heads = await readIfUndamaged(fleet, async () => {
       const all: string[] = [];
       for await (const some of fleet.heads(id, 0, end.entries)) for (const head of some) all.push(head);
       return all;
     });
     let areWrong = false;
-    const lines: Fleet["lines"] = async function* (...asked) {
+    const reached = await readIfUndamaged(fleet, async () => {
       const check = new HeadCheck();
-      let position = 0;
+      let last = NOTHING;
       areWrong = false;
-      for await (const some of fleet.lines(...asked)) {
-        for (const line of some) areWrong ||= !check.fits(heads?.[position++] ?? "", line);
-        yield some;
+      for await (const lines of fleet.lines(id, 0, end.entries)) {
+        for (const [n, line] of lines.entries()) areWrong ||= !check.fits(heads?.[last.entries + n] ?? "", line);
+        last = extendEnd(last, lines);
       }
-    };
-    const ends = await readIfUndamaged(fleet, () => fetchEnds({ lines }, id, end, positions));
-    // The last one may end with the session.
-    if (!packs || !ends || !packs.every((one, n) => isSameEnd(one, ends[n] ?? end))) return [["chain", UNREADABLE]];
+      return last;
+    });
+    if (!reached || !isSameEnd(reached, end) || reached.bytes !== end.bytes) return [["chain", UNREADABLE]];
     return areWrong
       ? [
           [

@@ -228,17 +228,16 @@ function makePackPart(packs: readonly Pack[], values: SqlValues, generation = "h
     ["int", packs.map(({ lines }) => lines.length)],
     ["bigint", packs.map(({ seq }) => seq)],
     ["int", packs.map(({ count }) => count)],
-    ["bigint", packs.map(({ end }) => end.bytes)],
     ["text", packs.map(({ end }) => end.chain)],
     ["text", packs.map(({ ends }) => `{${ends.join(",")}}`)],
     ["text", packs.map(({ heads }) => heads)],
     ["smallint", packs.map(({ codec }) => codec)],
   ];
   return `insert into pi_fleet.pack
-      (tenant, session_id, generation, seq, count, epoch, bytes, chain, ends, heads, codec, lines)
-    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, p.bytes, pg_catalog.decode(p.chain, 'hex'),
+      (tenant, session_id, generation, seq, count, epoch, chain, ends, heads, codec, lines)
+    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, pg_catalog.decode(p.chain, 'hex'),
       p.ends::int[], p.heads, p.codec, substring(${bytes}::bytea from p.start for p.length)
     from held, rows from (${columns.map(([type, all]) => `pg_catalog.unnest(${values.add(all)}::${type}[])`).join(", ")})
-      as p (start, length, seq, count, bytes, chain, ends, heads, codec)
+      as p (start, length, seq, count, chain, ends, heads, codec)
     ${generation === "held.generation" ? "" : SENT_AGAIN} returning 1`;
 }

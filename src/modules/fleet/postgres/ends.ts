@@ -85,28 +85,6 @@ export function parseEnd(row: Readonly<Record<string, unknown>>): FleetEnd {
   return { entries: Number(row.entries), bytes: Number(row.bytes), chain };
 }
 
-/** Returns the ends before some positions, in their order; null if the lines do not lead to the session's last end. */
-export async function fetchEnds(
-  fleet: Pick<Fleet, "lines">,
-  id: string,
-  last: FleetEnd,
-  positions: readonly number[],
-): Promise<FleetEnd[] | null> {
-  const found: FleetEnd[] = [];
-  let end = NOTHING;
-  for await (const lines of fleet.lines(id, 0, last.entries)) {
-    const past = end.entries + lines.length;
-    let done = 0;
-    for (let at = positions[found.length]; at !== undefined && at < past; at = positions[found.length]) {
-      end = extendEnd(end, lines.slice(done, at - past + lines.length));
-      done = at - past + lines.length;
-      found.push(end);
-    }
-    end = extendEnd(end, lines.slice(done));
-  }
-  return isSameEnd(end, last) && end.bytes === last.bytes ? found : null;
-}
-
 /** Returns the lines between two ends, "long" if they have more bytes than are held, null if one does not lead to the other. */
 export async function fetchLinesBetween(
   fleet: Fleet,

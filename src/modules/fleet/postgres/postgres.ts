@@ -136,13 +136,6 @@ const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4:
     where x.holder = $2 and x.entries <= known.entries for update of x skip locked)
   returning id, entries`;
 
-const STRETCHES = `select past as entries, bytes, chain
-  from (select p.seq + p.count as past, p.bytes, p.chain, pg_catalog.sum(p.count) over (order by p.seq) as lines
-    from pi_fleet.session s join pi_fleet.pack p on p.tenant = s.tenant and p.session_id = s.id
-      and p.generation = s.generation
-    where s.tenant = $1 and s.id = $2 and s.state > 0) x
-  where lines = past order by past`;
-
 /** The heads of a stretch in one row, with line feeds between them. */
 const HEADS = `select pg_catalog.min(seq) as first, pg_catalog.max(seq + count) as past, pg_catalog.string_agg(heads, e'\\n') as heads
   from (${ROWS_AND_PACKS}) as spine`;
@@ -300,11 +293,6 @@ export class PostgresFleet implements Fleet {
   mayBeTaken(sessionId: string): boolean {
     const held = this.held.get(sessionId);
     return held !== undefined && !held.isNew && !held.isInTurn && performance.now() - held.written >= IDLE_LEASE;
-  }
-
-  async stretches(sessionId: string): Promise<readonly FleetEnd[]> {
-    const rows = await this.connections.read({ text: STRETCHES, values: [this.tenant, sessionId] });
-    return rows.map((row) => parseEnd(row));
   }
 
   prepare(part: FleetPart): void {

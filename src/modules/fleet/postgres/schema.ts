@@ -120,7 +120,6 @@ const TABLES = `create table pi_fleet.session (
     seq bigint not null,
     count int not null,
     epoch bigint not null,
-    bytes bigint not null,
     chain bytea not null,
     ends int[] not null,
     heads text not null,
@@ -130,7 +129,7 @@ const TABLES = `create table pi_fleet.session (
   );
   comment on table pi_fleet.pack is 'consecutive lines of a session; what is here is not in entry';
   comment on column pi_fleet.pack.seq is 'position of the first line';
-  comment on column pi_fleet.pack.bytes is 'of the session up to the last line, as chain is';
+  comment on column pi_fleet.pack.chain is 'of the session up to the last line, checked when the lines become visible';
   comment on column pi_fleet.pack.ends is 'where each line ends in the lines joined by line feeds';
   comment on column pi_fleet.pack.heads is 'as in entry, joined by line feeds';
   comment on column pi_fleet.pack.codec is 'of the lines: 0 as they are, 1 brotli';
@@ -201,7 +200,7 @@ export const VERSION_QUERY = "select value from pi_fleet.meta where key = 'versi
 
 /** The statements that bring tables of an earlier version to the present one; sent together, they are one transaction. */
 export const UPGRADES: Readonly<Record<number, string>> = {
-  4: `alter table pi_fleet.pack drop column first_epoch;
+  4: `alter table pi_fleet.pack drop column first_epoch, drop column bytes;
     update pi_fleet.meta set value = '${SCHEMA_VERSION}' where key = 'version'`,
 };
 

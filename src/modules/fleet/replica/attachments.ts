@@ -17,11 +17,6 @@ export function listNamedAttachments(
   return Array.from(named, (sha256) => ({ sha256, read: () => attachments.read(sha256) }));
 }
 
-/** Returns all attachments that a log has. */
-export function listStoredAttachments({ attachments }: WithAttachments): FleetAttachment[] {
-  return attachments.names().map((sha256) => ({ sha256, read: () => attachments.read(sha256) }));
-}
-
 /**
  * Fetches the attachments that lines name; undefined if they name none. Skips those that the fleet lacks or has
  * damaged: reading the entry reports them.
@@ -50,7 +45,8 @@ async function fetchAll(fleet: Fleet, { attachments }: WithAttachments, named: I
 
 /** Uploads the attachments of a session that the fleet lacks or has damaged. */
 export async function uploadMissingAttachments(fleet: Fleet, log: WithAttachments, sessionId: string): Promise<void> {
-  const there = listStoredAttachments(log);
+  const { attachments } = log;
+  const there = attachments.names().map((sha256) => ({ sha256, read: () => attachments.read(sha256) }));
   if (there.length > 0) await fleet.attach(sessionId, there);
 }
 

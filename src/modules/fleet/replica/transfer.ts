@@ -99,27 +99,10 @@ export async function* fetchSessionLines(
   progress?: Progress,
 ): AsyncGenerator<Uint8Array> {
   let end = NOTHING;
-  for await (const lines of ahead(fleet.lines(id, 0, there.entries))) {
+  for await (const lines of fleet.lines(id, 0, there.entries)) {
     end = extendEnd(end, lines);
     progress?.(end.bytes, there.bytes);
     yield concat(lines.flatMap((line) => [line, LF]));
   }
   if (!isSameEnd(end, there)) throw makeIncompleteFailure(id);
-}
-
-/** Yields items, and asks for the next before the current one is used. */
-async function* ahead<T>(coming: AsyncIterable<T>): AsyncGenerator<T> {
-  const source = coming[Symbol.asyncIterator]();
-  const ask = (): Promise<IteratorResult<T>> => {
-    const next = source.next();
-    // The caller has stopped waiting.
-    next.catch(() => {});
-    return next;
-  };
-  for (let next = ask(); ; ) {
-    const { done, value } = await next;
-    if (done) return;
-    next = ask();
-    yield value;
-  }
 }
