@@ -60,9 +60,9 @@ export function getCompactionPreparation(
   const { enabled, ...defaults } = mergeCompactionSettings(server.piSettings(session.cwd));
   const { contextWindow = getContextWindow(session.model()) } = wanted;
   // Pi's defaults are over the whole of a small window.
-  const { reserveTokens = Math.min(defaults.reserveTokens, contextWindow / 2) } = wanted;
+  const { reserveTokens = Math.min(defaults.reserveTokens, Math.floor(contextWindow / 2)) } = wanted;
   const rest = Math.max(0, contextWindow - reserveTokens);
-  const { keepRecentTokens = Math.min(defaults.keepRecentTokens, rest / 2) } = wanted;
+  const { keepRecentTokens = Math.min(defaults.keepRecentTokens, Math.floor(rest / 2)) } = wanted;
   const settings = { enabled, contextWindow, reserveTokens, keepRecentTokens };
   const plan = planOf(session, settings);
   const { contextTokens, isSplitTurn, previousSummary, files } = plan;
