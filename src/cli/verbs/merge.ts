@@ -21,7 +21,11 @@ export default defineVerb({
     if (prepares === (summary !== undefined))
       throw new UsageError("merge takes either --summary with the text, or --prepare, which prints what to summarise.");
     const other = flags.get("--from");
-    if (prepares) return prepared(asking, session, from, other);
+    if (prepares) {
+      const material = await prepared(asking, session, from, other);
+      if (material.conversationText === "") asking.say("The path to the leaf has all of that branch already.");
+      return material;
+    }
     const text = summary === "-" ? (await asking.readInput()).trim() : (summary ?? "");
     if (text.trim() === "") throw new UsageError("The summary is empty. --prepare prints what to summarise.");
     await openNamedSession(asking, session);
