@@ -32,8 +32,9 @@ const MOST_WINDOWS = 50;
 const MONTH = 30 * 86_400_000;
 /** Entries next to a hit among which the one that belongs to it is looked for. */
 const NEAR = 12;
-/** Characters of it, and those that are read for it: half a secret at their end is left out. */
+/** Characters of it, of a question, and those that are read for it: half a secret at their end is left out. */
 const OF_NEIGHBOUR = 160;
+const OF_QUESTION = 120;
 const READ_OF_NEIGHBOUR = 2000;
 /** Hits of a page that come with it. */
 const MOST_WITH_NEIGHBOUR = 5;
@@ -44,6 +45,8 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   outputs: ["toolResult", "bashExecution"],
   all: ["user", "assistant", "toolCall", "toolResult", "bashExecution"],
 };
+/** A query that is meant as an id, or as the hash of a commit. */
+const AN_ID = /^(?=.*\d)[0-9a-f]{8}(?:-[0-9a-f-]+)?(?:#\S*)?$/i;
 /** Tools whose calls repeat what sessions say: this server's own. */
 const OWN_TOOL = /(?:^|_)sessions?__(?:find|recent|open|tree|compare|history)$/;
 
@@ -95,7 +98,9 @@ export const find: Tool = {
     if (named.length > 0) return describeNamed(library, redaction, query, named);
     if (query.trim() === "" && file === undefined && tool === undefined)
       return "Give a query, or a file or tool whose calls you look for.";
-    return findTexts(call, redaction, place);
+    const text = await findTexts(call, redaction, place);
+    if (!isAlone || !AN_ID.test(query.trim())) return text;
+    return text.replace("\n", "; no session has this id, which was searched as a word\n");
   },
 };
 
@@ -316,7 +321,8 @@ async function findNeighbour(
     .catch(() => ({ entries: [] }));
   const others: CommandResult[] = entries.filter(({ id }: CommandResult) => id !== entryId);
   for (const { id, role, text, isCut, isError, toolName, calls } of isAfter ? others : others.reverse()) {
-    const say = (word: string, shown: string): string => `${word} #${id}: ${quote(shown, OF_NEIGHBOUR)}`;
+    const say = (word: string, shown: string): string =>
+      `${word} #${id}: ${quote(shown, word === "asked" ? OF_QUESTION : OF_NEIGHBOUR)}`;
     const called = calls?.find(({ name }: CommandResult) => name === tool);
     if (part === "toolResult" && called)
       return say("call", redaction.text(called.argument, called.argument.length >= 80));

@@ -54,7 +54,7 @@ export const open: Tool = {
     view: {
       type: "string",
       oneOf: ["around", "path", "entry", "context"],
-      description: "what to show: around (default for session#entry), path (default for a session), entry, context",
+      description: "what to show; by default around for session#entry, path for a session",
     },
     before: { type: "integer", least: 0, most: MOST_AROUND, description: `default ${BEFORE}` },
     after: { type: "integer", least: 0, most: MOST_AROUND, description: `default ${AFTER}` },

@@ -59,6 +59,10 @@ test("ids, beginnings of ids, names and paths are resolved before words are sear
     expect(await call("find", { query })).toMatch(/^This names a session[\s\S]*01bbbbbb · pi/);
   for (const query of ["Move the tables", file])
     expect(await call("find", { query })).toMatch(/^This names a session[\s\S]*01aaaaaa · pi/);
+  for (const query of ["01cccccc", "01cccccc-3333#a1"])
+    expect(await call("find", { query })).toMatch(
+      /^2 sessions .*; no session has this id, which was searched as a word\n/,
+    );
   expect(await call("open", { ref: "move the tables" })).toContain("01bbbbbb is a word here");
   expect(await call("open", { ref: "/etc/passwd" })).toBe(
     'No session is called "/etc/passwd". Ask recent or find for those that are.',
@@ -132,9 +136,7 @@ test("a follow-up is found by the words of its question and of its session, befo
   put(place, "01bbbbbb-1111", chain(user("A password may be in the log.")));
   const { call } = recallHere({ place });
   const text = await call("find", { query: "What did we finally decide about passwords for signing in?" });
-  expect(text).toMatch(
-    /No password is kept\.\n```\nasked #\w+: "And old passwords\?"\n[\s\S]*01bbbbbb#/,
-  );
+  expect(text).toMatch(/No password is kept\.\n```\nasked #\w+: "And old passwords\?"\n[\s\S]*01bbbbbb#/);
 });
 
 test("a call that failed is shown with its output, and an output with its call", async () => {
