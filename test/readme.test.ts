@@ -29,7 +29,7 @@ const timeless = (text: string): string => text.replaceAll(/\d{4}-\d\d-\d\dT\d\d
 
 test("there are transcripts in the guide for agents and in protocol.md, in both dialects", () => {
   const [ours, pis] = ["--no-session", "--mode rpc --no-session"];
-  const commands = [ours, ours, pis, "--no-session --events none"];
+  const commands = [ours, pis, "--no-session --events none"];
   expect(TRANSCRIPTS.map(([command]) => command)).toEqual(commands);
 });
 

@@ -15,7 +15,7 @@ export function noteOf(table: string): { row(name: string, cells: readonly (stri
       const line = `| ${[name, ...cells.map((cell) => (typeof cell === "number" ? cell.toLocaleString("en") : cell))].join(" | ")} |`;
       const text = readFileSync(NOTE, "utf8");
       const begin = `<!-- ${table} -->\n`;
-      const end = `<!-- end of ${table} -->`;
+      const end = `<!-- /${table} -->`;
       const [before, rest] = [
         text.slice(0, text.indexOf(begin) + begin.length),
         text.slice(text.indexOf(begin) + begin.length),
