@@ -40,8 +40,6 @@ export class AgentFiles implements ListedFiles {
   private known = new Set<string>();
   private readonly folders: KnownFolders;
   private readonly databases = new Map<string, KnownDatabase>();
-  /** Files that no session can be read from, by the agents that were asked for, until something changes. */
-  private readonly unread = new Map<string, UnreadFile[]>();
 
   constructor({ disk, places, store }: AgentFilesOptions) {
     this.disk = disk;
@@ -53,7 +51,6 @@ export class AgentFiles implements ListedFiles {
   async changes(): Promise<FolderChanges> {
     const { disk, folders } = this;
     folders.begin();
-    this.unread.clear();
     const there = new Map<string, FoundStamp>();
     let count = 0;
     for (const place of this.places)
@@ -71,13 +68,8 @@ export class AgentFiles implements ListedFiles {
 
   /** Returns the databases, tasks and compressed rollouts that no session can be read from. */
   listUnread({ agents = [] }: Pick<ListRequest, "agents">): UnreadFile[] {
-    const wanted = agents.join();
-    const known = this.unread.get(wanted);
-    if (known) return known;
     const places = this.places.filter(({ agent }) => agents.includes(agent));
-    const found = listUnread(this.disk, places, this.folders.list);
-    this.unread.set(wanted, found);
-    return found;
+    return listUnread(this.disk, places, this.folders.list);
   }
 
   /** The stamps of the sessions within a file change with the file. */
