@@ -61,7 +61,7 @@ interface ImportSource extends HeaderPlace {
 type Relation = "has all" | "has its beginning" | "has some" | "other";
 
 /** Imports one of our session files. `open` opens it. */
-export async function importSession(
+async function importSession(
   deps: LifecycleDeps,
   path: string,
   progress?: Progress,
