@@ -36,8 +36,8 @@ export const runs = Number(options.runs ?? (quick ? 1 : 5));
 /** Pi takes seconds where we take milliseconds. */
 export const piRuns = Math.min(runs, 3);
 export const node = process.execPath;
-export const program = resolve(options.program);
-export const library = resolve(options.library);
+const program = resolve(options.program);
+const library = resolve(options.library);
 
 export const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
 export const env = {

@@ -17,7 +17,7 @@ export default defineVerb<EachResult<ImportedOne>>({
   meaning: "copy session files into the session folders",
   operands: ["<file...>"],
   onInterrupt: "Nothing is imported by half; the same command begins again.",
-  more: "A file is a session, or an export of opencode or Goose; another agent's session can be named by its id. A folder stands for all .jsonl files in it and below. The report says what became of the records. It overwrites nothing, and recognises what it imported before; one undo takes all of them back.",
+  more: "A file is a session, or an export of opencode or Goose; another agent's session can be named by its id. A folder stands for all .jsonl files in it and below. It overwrites nothing, recognises what it imported before, and one undo takes all of it back.",
   async run(asking, { operands, flags }) {
     const files = operands.flatMap((operand) => listSessionFiles(asking, operand) ?? [operand]);
     if (files.length === 0) throw new UsageError(`No file in ${operands.join(" or ")} ends with .jsonl.`);

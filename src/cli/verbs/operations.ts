@@ -84,7 +84,7 @@ export const undo = defineVerb({
   meaning: "take back the last change, or an operation by its id",
   operands: ["[id]"],
   flags: { "--in": IN },
-  more: `Without an id, it takes back the last operation that is not undone; undo again goes further back. On a terminal, it asks before it takes back one that is older than ten minutes. ${REFUSES}`,
+  more: `Without an id, it takes back the last operation that is not undone, and asks first on a terminal if that is older than ten minutes; undo again goes further back. ${REFUSES}`,
   async run(asking, given) {
     const params = await wanted(asking, given);
     const old = params.operationId === undefined ? await findOldOne(asking, params) : undefined;

@@ -112,12 +112,12 @@ test("a name in code is found by its parts and by how it is written elsewhere, a
   put(place, "01aaaaaa-1111", chain(user("Look at resolveTaxRegion() in src/tax/regions.ts, it throws ERR_NO_RATE.")));
   put(place, "01bbbbbb-1111", chain(user("The user_session_cache of the login page.")));
   put(place, "01cccccc-1111", chain(user("Nothing of interest.")));
+  put(place, "01dddddd-1111", chain(user("Take them from outbox_jobs.")));
   const { call } = recallHere({ place });
   for (const query of ["tax region", "resolve_tax_region", "/home/me/shop/src/tax/regions.ts", "ERR_NO_RATE", "rate"])
     expect(await call("find", { query }), query).toMatch(/^1\. 01aaaaaa#/m);
   for (const query of ["userSessionCache", "session caches"])
     expect(await call("find", { query }), query).toMatch(/^1\. 01bbbbbb#/m);
-  put(place, "01dddddd-1111", chain(user("Take them from outbox_jobs.")));
   for (const query of ["job", "jobs", "outbox"])
     expect(await call("find", { query }), query).toMatch(/^1\. 01dddddd#/m);
 });

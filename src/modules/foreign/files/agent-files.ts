@@ -43,8 +43,6 @@ export class AgentFiles implements ListedFiles {
   private known = new Set<string>();
   private readonly folders: KnownFolders;
   private readonly databases = new Map<string, KnownDatabase>();
-  /** Files that no session can be read from, by the agents that were asked for, until something changes. */
-  private readonly unread = new Map<string, UnreadFile[]>();
 
   constructor({ disk, env, places, store, watchFrom }: AgentFilesOptions) {
     this.disk = disk;
@@ -56,7 +54,6 @@ export class AgentFiles implements ListedFiles {
   async changes(): Promise<FolderChanges> {
     const { folders } = this;
     if (!(await folders.begin())) return NO_CHANGES;
-    this.unread.clear();
     const there = new Map<string, FoundStamp>();
     let count = 0;
     for (const place of this.places)
@@ -77,13 +74,8 @@ export class AgentFiles implements ListedFiles {
 
   /** Returns the databases, tasks and compressed rollouts that no session can be read from. */
   listUnread({ agents = [] }: Pick<ListRequest, "agents">): UnreadFile[] {
-    const wanted = agents.join();
-    const known = this.unread.get(wanted);
-    if (known) return known;
     const places = this.places.filter(({ agent }) => agents.includes(agent));
-    const found = listUnread(this.disk, places, this.folders.list);
-    this.unread.set(wanted, found);
-    return found;
+    return listUnread(this.disk, places, this.folders.list);
   }
 
   /** The stamps of the sessions within a file change with the file. */

@@ -4,7 +4,7 @@ import { homedir } from "node:os";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { isJson } from "../../../core/json/json.ts";
 import type { UnreadFile } from "../../../core/ports/catalog.ts";
-import { type Disk, exists, type FileInfo, type Named } from "../../../storage/fs/disk.ts";
+import { type Disk, exists, type FileInfo } from "../../../storage/fs/disk.ts";
 import { findAllowed, getInfo, readBeginning, readIfThere, useFile } from "../../../storage/fs/files.ts";
 import { listFolder } from "../../../storage/fs/folders.ts";
 import type { ListFolder } from "../../../storage/fs/known-folders.ts";
@@ -224,15 +224,6 @@ interface FoundFile {
   readonly session: string | undefined;
 }
 
-/** The files and folders of a folder that count in a place. */
-interface FolderListing {
-  readonly files: readonly FoundFile[];
-  readonly folders: readonly string[];
-}
-
-/** The listings of a place by the names that they were made of: making 1,000 paths takes a fifth of a page of a list. */
-const listings = new WeakMap<AgentPlace, WeakMap<readonly Named[], FolderListing>>();
-
 /**
  * Yields the files in places that may be sessions, in no order. Unreadable folders have none. No link is followed: it
  * may lead anywhere, and in circles.
@@ -244,7 +235,7 @@ export function* listFiles(
 ): Generator<string> {
   for (const place of places) {
     const last = new Map<string, FoundFile>();
-    for (const { files } of listingsOf(place, list))
+    for (const files of listingsOf(place, list))
       for (const found of files) {
         const { session } = found;
         if (place.better && !isBest(disk, found, files, place.better)) continue;
@@ -369,37 +360,21 @@ function isAfter(name: string, other: string | undefined): boolean {
 }
 
 /** Yields the files in the folders of a place. */
-function* listingsOf(place: AgentPlace, list: ListFolder): Generator<FolderListing> {
-  let known = listings.get(place);
-  if (!known) {
-    known = new WeakMap();
-    listings.set(place, known);
-  }
-  const open: [folder: string, level: number][] = [[place.folder, 0]];
+function* listingsOf(
+  { folder, depth, least = 0, fits, enters, sessionIn }: AgentPlace,
+  list: ListFolder,
+): Generator<readonly FoundFile[]> {
+  const open: [folder: string, level: number][] = [[folder, 0]];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    const [folder, level] = next;
-    const entries = findAllowed(() => list(folder)) ?? [];
-    const listing = known.get(entries) ?? listingOf(place, folder, level, entries);
-    known.set(entries, listing);
-    for (const within of listing.folders) open.push([within, level + 1]);
-    yield listing;
+    const [within, level] = next;
+    const files: FoundFile[] = [];
+    for (const { name, kind } of findAllowed(() => list(within)) ?? []) {
+      const path = join(within, name);
+      if (kind === "file" && level >= least && fits(name)) files.push({ name, path, session: sessionIn?.(name) });
+      if (kind === "folder" && level < depth && enters?.(name, level + 1) !== false) open.push([path, level + 1]);
+    }
+    yield files;
   }
-}
-
-function listingOf(
-  { depth, least = 0, fits, enters, sessionIn }: AgentPlace,
-  folder: string,
-  level: number,
-  entries: readonly Named[],
-): FolderListing {
-  const files = entries.filter(({ name, kind }) => kind === "file" && level >= least && fits(name));
-  const folders = entries.filter(
-    ({ name, kind }) => kind === "folder" && level < depth && enters?.(name, level + 1) !== false,
-  );
-  return {
-    files: files.map(({ name }) => ({ name, path: join(folder, name), session: sessionIn?.(name) })),
-    folders: folders.map(({ name }) => join(folder, name)),
-  };
 }
 
 /** Returns the file of the session with an agent's own id that another one was made from, or by. */

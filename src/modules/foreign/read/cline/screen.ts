@@ -17,8 +17,15 @@ import {
   toTimestamp,
 } from "../../../../core/foreign/messages.ts";
 import { parseText } from "../../../../core/json/json.ts";
-import type { AboutSession, PendingEntries, RecordVerdict, SourceRecord, TranslationTools } from "../translator.ts";
-import { TurnTranslation } from "../turn-translation.ts";
+import type {
+  AboutSession,
+  PendingEntries,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+} from "../translator.ts";
+import { Turns } from "../turns.ts";
 import { getMessageModel } from "./blocks.ts";
 import { parseTaskId, parseTaskTime } from "./harness.ts";
 
@@ -34,7 +41,11 @@ const SPOKEN = new Set([
   "ask/act_mode_respond",
 ]);
 
-export class ScreenTranslation extends TurnTranslation {
+export class ScreenTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
+  private time: string;
+  private readonly copies = new Map<string, number>();
   private isBegun = false;
   private isPartial = false;
   /** Tokens of requests without a shown answer so far. */
@@ -44,22 +55,32 @@ export class ScreenTranslation extends TurnTranslation {
   private session: { first?: string; started?: string } = {};
 
   constructor(tools: TranslationTools) {
-    super(tools);
+    this.tools = tools;
     this.time = parseTaskTime(tools.name) ?? NO_TIME;
+    this.turns = new Turns(tools);
   }
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
     const kind = isObject(value) ? kindOf(value) : undefined;
-    if (!isObject(value) || kind === undefined) return this.keepRaw(source, "(no message)");
+    if (!isObject(value) || kind === undefined) {
+      this.turns.keep(source, this.time);
+      return { kind: "(no message)", fidelity: "preserved" };
+    }
     this.noteTime(value.ts);
     this.isPartial = value.partial === true;
     const verdict = this.takeKnown(value, kind);
     this.isBegun = true;
-    return verdict ?? this.keepRaw(source, kind);
+    if (verdict) return verdict;
+    this.turns.keep(source, this.time);
+    return { kind, fidelity: "preserved" };
   }
 
-  override pending(): PendingEntries {
+  keep(source: SourceRecord, members: JsonObject): void {
+    this.turns.keep(source, this.time, members);
+  }
+
+  pending(): PendingEntries {
     const { entries } = this.turns.pending();
     return { entries, isPartial: this.isPartial && entries.length > 0 };
   }
@@ -142,7 +163,10 @@ export class ScreenTranslation extends TurnTranslation {
   }
 
   private nativeId(kind: string, { ts }: JsonObject): string {
-    return this.unique(`${kind}:${typeof ts === "number" ? ts : ""}`);
+    const nativeId = `${kind}:${typeof ts === "number" ? ts : ""}`;
+    const nth = (this.copies.get(nativeId) ?? 0) + 1;
+    this.copies.set(nativeId, nth);
+    return nth === 1 ? nativeId : `${nativeId}#${nth}`;
   }
 }
 

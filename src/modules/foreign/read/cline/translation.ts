@@ -11,9 +11,10 @@ import type {
   RecordVerdict,
   SourceRecord,
   TranslatedEntry,
+  Translation,
   TranslationTools,
 } from "../translator.ts";
-import { TurnTranslation } from "../turn-translation.ts";
+import { Turns } from "../turns.ts";
 import {
   getMessageModel,
   haveMoreMembers,
@@ -46,7 +47,11 @@ interface SeenMessages {
   readonly texts: ReadonlyMap<number, ReadonlyMap<number, string>>;
 }
 
-export class ClineTranslation extends TurnTranslation {
+export class ClineTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
+  private time: string;
+  private readonly copies = new Map<string, number>();
   private readonly toolNames = new Map<string, string>();
   /** True if the current answer has only a thought, which the next record continues. */
   private isThought = false;
@@ -69,8 +74,9 @@ export class ClineTranslation extends TurnTranslation {
       if (this.isLeftOut && GIVEN.has(entry.type)) this.leftOut.push(entry.id);
       tools.emit(entry);
     };
-    super({ ...tools, emit });
     this.time = parseTaskTime(tools.name) ?? NO_TIME;
+    this.tools = { ...tools, emit };
+    this.turns = new Turns(this.tools);
   }
 
   take(source: SourceRecord): RecordVerdict {
@@ -103,7 +109,11 @@ export class ClineTranslation extends TurnTranslation {
     return this.keepRaw(source, toText(role) ?? toText(value.type) ?? "(no role)");
   }
 
-  override pending(): PendingEntries {
+  keep(source: SourceRecord, members: JsonObject): void {
+    this.turns.keep(source, this.time, members);
+  }
+
+  pending(): PendingEntries {
     const { entries } = this.turns.pending();
     return { entries, isPartial: this.isThought && entries.length > 0 };
   }
@@ -361,6 +371,11 @@ export class ClineTranslation extends TurnTranslation {
     this.turns.note("custom", nativeId, this.time, { customType: `${this.tools.agent}:members`, data: raw });
   }
 
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.turns.keep(source, this.time);
+    return { kind, fidelity: "preserved" };
+  }
+
   /** `isOnlyTime`: true if the message has no other time, as in older files. */
   private noteEnvironment(text: string, isOnlyTime: boolean): void {
     const { cwd, model, at } = parseEnvironment(text);
@@ -383,6 +398,12 @@ export class ClineTranslation extends TurnTranslation {
     if (typeof id === "string" && id !== "") return this.unique(id);
     if (typeof ts === "number") return this.unique(`${String(role)}:${ts}`);
     return this.unique(`${String(role)}:${sum()}`);
+  }
+
+  private unique(nativeId: string): string {
+    const nth = (this.copies.get(nativeId) ?? 0) + 1;
+    this.copies.set(nativeId, nth);
+    return nth === 1 ? nativeId : `${nativeId}#${nth}`;
   }
 }
 

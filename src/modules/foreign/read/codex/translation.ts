@@ -8,6 +8,7 @@ import {
   makeTextBlock,
   makeThinkingBlock,
   makeToolCallBlock,
+  NO_TIME,
   NO_USAGE,
   type SourceUsage,
   toCount,
@@ -15,8 +16,15 @@ import {
   toTimestamp,
 } from "../../../../core/foreign/messages.ts";
 import { parseText } from "../../../../core/json/json.ts";
-import type { AboutSession, RecordVerdict, SourceRecord } from "../translator.ts";
-import { TurnTranslation } from "../turn-translation.ts";
+import type {
+  AboutSession,
+  PendingEntries,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+} from "../translator.ts";
+import { Turns } from "../turns.ts";
 
 /** Texts of the conversation that an event may repeat. */
 const REMEMBERED = 20;
@@ -25,7 +33,10 @@ const ECHOES = new Set(["user_message", "agent_message", "agent_reasoning", "age
 const ECHOED_ITEMS = new Set(["UserMessage", "AgentMessage", "Reasoning"]);
 const ENDS_OF_TURNS = new Set(["task_complete", "turn_complete", "turn_aborted"]);
 
-export class CodexTranslation extends TurnTranslation {
+export class CodexTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
+  private time = NO_TIME;
   private meta: JsonObject | undefined;
   private provider = "openai";
   private model = "unknown";
@@ -40,21 +51,31 @@ export class CodexTranslation extends TurnTranslation {
   private marked: string | null = null;
   /** True if the next record is the first of its own file, after those of the file that it continues. */
   private isInherited = false;
+  private readonly copies = new Map<string, number>();
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+    this.turns = new Turns(tools);
+  }
 
   take(source: SourceRecord): RecordVerdict {
     const record = source.value;
-    if (!isObject(record)) return this.keepRaw(source, "(no object)");
+    if (!isObject(record)) return this.raw(source, "(no object)");
     const type = toText(record.type) ?? "(no type)";
     this.time = toTimestamp(record.timestamp, this.time);
     const { payload } = record;
-    if (!isObject(payload)) return this.keepRaw(source, type);
+    if (!isObject(payload)) return this.raw(source, type);
     if (type === "response_item") return this.takeItem(source, payload);
     if (type === "event_msg") return this.takeEvent(source, payload);
     if (type === "session_meta") return this.takeMeta(source, payload);
     if (type === "turn_context") return this.takeContext(source, payload);
     if (type === "compacted") return this.takeCompaction(source, payload);
     if (type === "token_usage_record") return this.takeRecordedUsage(source, payload);
-    return this.keepRaw(source, type);
+    return this.raw(source, type);
+  }
+
+  keep(source: SourceRecord, members: JsonObject): void {
+    this.turns.keep(source, this.time, members);
   }
 
   mark(): void {
@@ -66,6 +87,10 @@ export class CodexTranslation extends TurnTranslation {
     this.line = [];
     this.turns.goTo(this.marked);
     this.isInherited = true;
+  }
+
+  pending(): PendingEntries {
+    return this.turns.pending();
   }
 
   about(): AboutSession {
@@ -88,7 +113,7 @@ export class CodexTranslation extends TurnTranslation {
     if (!this.meta || this.isInherited) this.meta = payload;
     this.isInherited = false;
     this.provider = toText(payload.model_provider) ?? this.provider;
-    return this.keepRaw(source, "session_meta");
+    return this.raw(source, "session_meta");
   }
 
   private takeContext(source: SourceRecord, payload: JsonObject): RecordVerdict {
@@ -103,7 +128,7 @@ export class CodexTranslation extends TurnTranslation {
       this.level = level;
       this.turns.note("thinking_level_change", this.nativeId(source, "level"), this.time, { thinkingLevel: level });
     }
-    return this.keepRaw(source, "turn_context");
+    return this.raw(source, "turn_context");
   }
 
   // --- the conversation ----------------------------------------------------------------------------------------
@@ -126,7 +151,7 @@ export class CodexTranslation extends TurnTranslation {
       return { kind, fidelity: "preserved" };
     }
     const output = parseCodexOutput(item);
-    if (!output) return this.keepRaw(source, kind);
+    if (!output) return this.raw(source, kind);
     const { callId: toolCallId, content } = output;
     const toolName = this.toolNames.get(toolCallId) ?? "";
     const isError = item.success === false;
@@ -223,19 +248,19 @@ export class CodexTranslation extends TurnTranslation {
     const kind = `event_msg/${name}`;
     if (ECHOES.has(name)) {
       const text = (toText(payload.message) ?? toText(payload.text) ?? "").trim();
-      return this.isSaid(text) ? { kind, fidelity: "preserved" } : this.keepRaw(source, kind);
+      return this.isSaid(text) ? { kind, fidelity: "preserved" } : this.raw(source, kind);
     }
     if (name === "item_completed" && isObject(payload.item)) {
       const { type, content, summary_text: summary } = payload.item;
       const text = Array.isArray(summary) ? summary.join("\n\n") : joinPartTexts(content);
       const isEcho = ECHOED_ITEMS.has(toText(type) ?? "") && this.isSaid(text.trim());
       const itemKind = `${kind}/${toText(type) ?? "(no type)"}`;
-      return isEcho ? { kind: itemKind, fidelity: "preserved" } : this.keepRaw(source, itemKind);
+      return isEcho ? { kind: itemKind, fidelity: "preserved" } : this.raw(source, itemKind);
     }
     if (name === "token_count") return this.takeUsage(source, payload, kind);
     if (name === "thread_rolled_back") {
       this.rollBack(toCount(payload.num_turns));
-      return this.keepRaw(source, kind);
+      return this.raw(source, kind);
     }
     if (name === "thread_name_updated" && typeof payload.thread_name === "string") {
       const members = { name: payload.thread_name };
@@ -243,7 +268,7 @@ export class CodexTranslation extends TurnTranslation {
       return { kind, fidelity: "derived" };
     }
     if (ENDS_OF_TURNS.has(name)) this.complete(name === "turn_aborted");
-    return this.keepRaw(source, kind);
+    return this.raw(source, kind);
   }
 
   /** True if a response item had a text. An event whose text no item had is kept. */
@@ -254,7 +279,7 @@ export class CodexTranslation extends TurnTranslation {
   /** Takes the usage of one call of the model, which comes directly after its items. */
   private takeRecordedUsage(source: SourceRecord, { usage }: JsonObject): RecordVerdict {
     const { current } = this.turns;
-    if (!isObject(usage) || !current || current.usage !== NO_USAGE) return this.keepRaw(source, "token_usage_record");
+    if (!isObject(usage) || !current || current.usage !== NO_USAGE) return this.raw(source, "token_usage_record");
     current.usage = usageIn(usage);
     this.complete(false);
     return { kind: "token_usage_record", fidelity: "derived" };
@@ -264,7 +289,7 @@ export class CodexTranslation extends TurnTranslation {
   private takeUsage(source: SourceRecord, { info }: JsonObject, kind: string): RecordVerdict {
     const last = isObject(info) ? info.last_token_usage : undefined;
     const total = isObject(info) ? JSON.stringify(info.total_token_usage) : "";
-    if (!isObject(last) || total === this.spent) return this.keepRaw(source, kind);
+    if (!isObject(last) || total === this.spent) return this.raw(source, kind);
     this.spent = total;
     const { current } = this.turns;
     if (current && current.usage === NO_USAGE) {
@@ -273,7 +298,7 @@ export class CodexTranslation extends TurnTranslation {
       return { kind, fidelity: "derived" };
     }
     // It was counted by a record before, or belongs to a call without an answer.
-    return this.keepRaw(source, kind);
+    return this.raw(source, kind);
   }
 
   /** Notes that the current answer is whole. */
@@ -299,11 +324,18 @@ export class CodexTranslation extends TurnTranslation {
     if (this.said.length > REMEMBERED) this.said.shift();
   }
 
+  private raw(source: SourceRecord, kind: string): RecordVerdict {
+    this.turns.keep(source, this.time);
+    return { kind, fidelity: "preserved" };
+  }
+
   /** Returns an id made from a record's content: forks have copies of records at other places, with other times. */
   private nativeId({ bytes }: SourceRecord, part = ""): string {
     const at = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).indexOf('"payload":');
     const sum = `${part}${this.tools.sha256(bytes.subarray(Math.max(at, 0)))}`;
-    return this.unique(sum);
+    const nth = (this.copies.get(sum) ?? 0) + 1;
+    this.copies.set(sum, nth);
+    return `${sum}:${nth}`;
   }
 }
 

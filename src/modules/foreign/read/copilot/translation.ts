@@ -15,9 +15,15 @@ import {
 } from "../../../../core/foreign/messages.ts";
 import { getApi } from "../apis.ts";
 import { getFolderName, getOwnName } from "../file-name.ts";
-import type { AboutSession, PendingEntries, RecordVerdict, SourceRecord } from "../translator.ts";
-import { TurnTranslation } from "../turn-translation.ts";
-import type { OpenAnswer } from "../turns.ts";
+import type {
+  AboutSession,
+  PendingEntries,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+} from "../translator.ts";
+import { type OpenAnswer, Turns } from "../turns.ts";
 
 const PROVIDER = "github-copilot";
 
@@ -34,9 +40,13 @@ type TakeEvent = (event: CopilotEvent) => Omit<RecordVerdict, "kind">;
 /** Events that only mark a beginning or an end. */
 const MARKS = new Set(["assistant.turn_start", "assistant.turn_end"]);
 
-export class CopilotTranslation extends TurnTranslation {
+export class CopilotTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
+  private readonly takers: Readonly<Record<string, TakeEvent>>;
   private session: { id?: string; parent?: string; cwd?: string; started?: string } = {};
   private model = "unknown";
+  private time = NO_TIME;
   /** The call of the API that the current answer is of. */
   private apiCall: string | undefined;
   /** True if more pieces of that answer are to come. */
@@ -51,24 +61,28 @@ export class CopilotTranslation extends TurnTranslation {
   /** Bytes of each event: an event with a known id is a repeated one if its length is equal. */
   private readonly lengths = new Map<string, number>();
 
-  private readonly takers: Readonly<Record<string, TakeEvent>> = {
-    "session.start": (event) => this.takeStart(event),
-    "session.resume": (event) => this.takeStart(event),
-    "session.model_change": (event) => this.takeModel(event),
-    "session.title_changed": (event) => this.takeTitle(event),
-    "session.compaction_complete": (event) => this.takeCompaction(event),
-    "session.context_cleared": (event) => this.takeCleared(event),
-    "session.snapshot_rewind": (event) => this.takeRewind(event),
-    "session.binary_asset": (event) => this.takeAsset(event),
-    "user.message": (event) => this.takeUser(event),
-    "system.notification": (event) => this.takeNotification(event),
-    "assistant.reasoning": (event) => this.takeReasoning(event),
-    "assistant.message": (event) => this.takeAnswer(event),
-    "assistant.usage": (event) => this.takeUsage(event),
-    "session.usage_record": (event) => this.takeUsageRecord(event),
-    "tool.execution_start": (event) => this.takeToolStart(event),
-    "tool.execution_complete": (event) => this.takeToolEnd(event),
-  };
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+    this.turns = new Turns(tools);
+    this.takers = {
+      "session.start": (event) => this.takeStart(event),
+      "session.resume": (event) => this.takeStart(event),
+      "session.model_change": (event) => this.takeModel(event),
+      "session.title_changed": (event) => this.takeTitle(event),
+      "session.compaction_complete": (event) => this.takeCompaction(event),
+      "session.context_cleared": (event) => this.takeCleared(event),
+      "session.snapshot_rewind": (event) => this.takeRewind(event),
+      "session.binary_asset": (event) => this.takeAsset(event),
+      "user.message": (event) => this.takeUser(event),
+      "system.notification": (event) => this.takeNotification(event),
+      "assistant.reasoning": (event) => this.takeReasoning(event),
+      "assistant.message": (event) => this.takeAnswer(event),
+      "assistant.usage": (event) => this.takeUsage(event),
+      "session.usage_record": (event) => this.takeUsageRecord(event),
+      "tool.execution_start": (event) => this.takeToolStart(event),
+      "tool.execution_complete": (event) => this.takeToolEnd(event),
+    };
+  }
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
@@ -96,7 +110,11 @@ export class CopilotTranslation extends TurnTranslation {
     return { kind, ...taker({ source, nativeId, at: this.time, data }) };
   }
 
-  override pending(): PendingEntries {
+  keep(source: SourceRecord, members: JsonObject): void {
+    this.turns.keep(source, this.time, members);
+  }
+
+  pending(): PendingEntries {
     return { ...this.turns.pending(), isPartial: this.isPartial && this.turns.current !== null };
   }
 
@@ -274,6 +292,11 @@ export class CopilotTranslation extends TurnTranslation {
   private raw(source: SourceRecord): ReturnType<TakeEvent> {
     this.turns.keep(source, this.time);
     return { fidelity: "preserved" };
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.turns.keep(source, this.time);
+    return { kind, fidelity: "preserved" };
   }
 }
 

@@ -18,9 +18,15 @@ import {
 } from "../../../../core/foreign/messages.ts";
 import { getApi } from "../apis.ts";
 import { getOwnName } from "../file-name.ts";
-import type { AboutSession, PendingEntries, RecordVerdict, SourceRecord } from "../translator.ts";
-import { TurnTranslation } from "../turn-translation.ts";
-import type { OpenAnswer } from "../turns.ts";
+import type {
+  AboutSession,
+  PendingEntries,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+} from "../translator.ts";
+import { type OpenAnswer, Turns } from "../turns.ts";
 
 /** A message, as far as all of them have the same members. */
 interface GooseMessage {
@@ -32,12 +38,16 @@ interface GooseMessage {
   readonly metadata: JsonObject;
 }
 
-export class GooseTranslation extends TurnTranslation {
+export class GooseTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
   private session: JsonObject | undefined;
   private provider = "unknown";
   private model = "unknown";
+  private time = NO_TIME;
   /** Names of the tools that were called, by the ids of the calls. */
   private readonly toolNames = new Map<string, string>();
+  private readonly ids = new Map<string, number>();
   /** The native id of the answer that is being gathered. */
   private answerId = "";
   /** Numbers of messages, and of those that the model still sees: none is before a compaction. */
@@ -47,6 +57,11 @@ export class GooseTranslation extends TurnTranslation {
   private isInCompaction = false;
   /** A message that is hidden from all: the summary of an earlier compaction, if more of that comes after it. */
   private held: GooseMessage | null = null;
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+    this.turns = new Turns(tools);
+  }
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
@@ -64,12 +79,12 @@ export class GooseTranslation extends TurnTranslation {
     return this.takeMessage(source, message, role);
   }
 
-  override keep(source: SourceRecord, members?: JsonObject): void {
+  keep(source: SourceRecord, members: JsonObject): void {
     this.release();
-    super.keep(source, members);
+    this.turns.keep(source, this.time, members);
   }
 
-  override pending(): PendingEntries {
+  pending(): PendingEntries {
     const { held } = this;
     const { entries } = this.turns.pending();
     if (!held) return { entries, isPartial: false };
@@ -187,7 +202,9 @@ export class GooseTranslation extends TurnTranslation {
 
   /** Takes a message that only a person sees, and that has no speaker. */
   private takeNotice(source: SourceRecord, role: string): RecordVerdict {
-    return this.keepRaw(source, `${role}/notice`);
+    this.release();
+    this.turns.keep(source, this.time);
+    return { kind: `${role}/notice`, fidelity: "preserved" };
   }
 
   // --- compactions ---------------------------------------------------------------------------------------------
@@ -236,7 +253,15 @@ export class GooseTranslation extends TurnTranslation {
     const own = toText(id) ?? "";
     // A hidden message may change later.
     const key = own === "" ? `#${JSON.stringify(isObject(value) ? [role, created, content] : value)}` : own;
-    return this.unique(key);
+    const nth = (this.ids.get(key) ?? 0) + 1;
+    this.ids.set(key, nth);
+    return nth === 1 ? key : `${key}#${nth}`;
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.release();
+    this.turns.keep(source, this.time);
+    return { kind, fidelity: "preserved" };
   }
 }
 

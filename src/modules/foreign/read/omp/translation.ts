@@ -10,8 +10,15 @@ import {
   toTimestamp,
 } from "../../../../core/foreign/messages.ts";
 import { getFolderName } from "../file-name.ts";
-import type { AboutSession, RecordVerdict, SourceRecord } from "../translator.ts";
-import { getWrittenMembers, type WrittenEntry, WrittenTranslation } from "../written.ts";
+import type {
+  AboutSession,
+  PendingEntries,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+} from "../translator.ts";
+import { aboutPi, getWrittenMembers } from "../written.ts";
 
 const CLEARED = "The person cleared the conversation here. Nothing of what came before is in the context.";
 
@@ -32,27 +39,35 @@ function changedModel(change: JsonObject): ReturnType<EntryChange> {
   return { type: "model_change", members: { provider: named.provider, modelId: named.model } };
 }
 
-export class OmpTranslation extends WrittenTranslation {
+export class OmpTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private header: JsonObject | undefined;
+  private time = NO_TIME;
   /** The entry with the title before the header: the first entries continue it. */
   private root: string | null = null;
+  private end: string | null = null;
+  private kept = 0;
   private isOfSubagent = false;
   /** The parents of the entries after a cleared conversation, by the entry that clears it. */
   private readonly continued = new Map<string, string>();
 
-  protected takeOther({ type, title, updatedAt }: JsonObject, number: number): RecordVerdict | undefined {
-    if (type !== "title" || number !== 1) return undefined;
-    this.time = toTimestamp(updatedAt, NO_TIME);
-    return this.nameSession(title, "title");
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
   }
 
-  protected takeHeader(header: JsonObject): RecordVerdict {
-    this.time = toTimestamp(header.timestamp, this.time);
-    return this.root === null ? this.nameSession(header.title, "session") : { kind: "session", fidelity: "derived" };
-  }
-
-  protected takeEntry({ type, id, timestamp }: WrittenEntry, value: JsonObject, source: SourceRecord): RecordVerdict {
+  take(source: SourceRecord): RecordVerdict {
+    const { value } = source;
+    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    const { id, timestamp } = value;
+    // The log takes no entry with an empty type; others may continue this one.
+    const type = value.type === "" ? "unknown" : value.type;
+    if (type === "title" && source.number === 1) return this.takeTitle(value);
+    if (type === "session" && !this.header) return this.takeHeader(value);
+    if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
+    this.time = toTimestamp(timestamp, this.time);
     if (type === "session_init") this.isOfSubagent = true;
-    const place = { id, parentId: this.placeOf(value.parentId), timestamp };
+    const at = toText(timestamp) ?? this.time;
+    const place = { id, parentId: this.placeOf(value.parentId), timestamp: at };
     this.end = id;
     if (type === "reset_boundary") return this.clear(place);
     const change = Object.hasOwn(CHANGES, type) ? CHANGES[type](value) : undefined;
@@ -75,11 +90,32 @@ export class OmpTranslation extends WrittenTranslation {
     };
   }
 
-  override about(): AboutSession {
-    const about = super.about();
+  keep({ number }: SourceRecord, members: JsonObject): void {
+    const id = this.tools.ids.entry(`line:${number}:${++this.kept}`);
+    this.tools.emit({ type: "custom", id, parentId: this.end, timestamp: this.time, members });
+    this.end = id;
+  }
+
+  pending(): PendingEntries {
+    return { entries: [], isPartial: false };
+  }
+
+  about(): AboutSession {
+    const about = aboutPi(this.header);
     // A subagent's file is in a folder with the name of the file of the session that began it.
     const isNamed = about.parentSession !== undefined || !this.isOfSubagent;
     return isNamed ? about : { ...about, nativeParentId: getFolderName(this.tools.name) };
+  }
+
+  private takeTitle({ title, updatedAt }: JsonObject): RecordVerdict {
+    this.time = toTimestamp(updatedAt, NO_TIME);
+    return this.nameSession(title, "title");
+  }
+
+  private takeHeader(header: JsonObject): RecordVerdict {
+    this.header = header;
+    this.time = toTimestamp(header.timestamp, this.time);
+    return this.root === null ? this.nameSession(header.title, "session") : { kind: "session", fidelity: "derived" };
   }
 
   /** Names the session before its first entry. */
@@ -121,6 +157,11 @@ export class OmpTranslation extends WrittenTranslation {
     this.continued.set(id, edit);
     this.end = edit;
     return { kind: "reset_boundary", fidelity: "derived" } as const;
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.keep(source, { customType: `import:${this.tools.agent}`, data: Uint8Array.from(source.bytes) });
+    return { kind, fidelity: "preserved" };
   }
 }
 

@@ -18,8 +18,16 @@ import {
 } from "../../../../core/foreign/messages.ts";
 import { getApi } from "../apis.ts";
 import { compactJson } from "../documents.ts";
-import type { AboutSession, PendingEntries, RecordVerdict, SourceRecord, TranslatedEntry } from "../translator.ts";
-import { TurnTranslation } from "../turn-translation.ts";
+import type {
+  AboutSession,
+  PendingEntries,
+  RecordVerdict,
+  SourceRecord,
+  TranslatedEntry,
+  Translation,
+  TranslationTools,
+} from "../translator.ts";
+import { Turns } from "../turns.ts";
 
 /** A message whose parts are being read. */
 interface OpenMessage {
@@ -48,7 +56,9 @@ interface OpenMessage {
   answers: number;
 }
 
-export class OpencodeTranslation extends TurnTranslation {
+export class OpencodeTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
   private session: JsonObject = {};
   private open: OpenMessage | null = null;
   /** A compaction that was asked for, until its summary is there. */
@@ -58,6 +68,12 @@ export class OpencodeTranslation extends TurnTranslation {
   /** The entry before the reverted ones; undefined unless something was reverted. */
   private leaf: string | null | undefined;
   private model = "";
+  private time = NO_TIME;
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+    this.turns = new Turns(tools);
+  }
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
@@ -71,13 +87,13 @@ export class OpencodeTranslation extends TurnTranslation {
     return this.keepRaw(source, names.length === 1 ? names[0] : "(unknown)");
   }
 
-  override keep(source: SourceRecord, members: JsonObject = this.rawMembers(source)): void {
+  keep(source: SourceRecord, members: JsonObject): void {
     const { open } = this;
     if (open?.kind !== "user") this.turns.keep(source, this.time, members);
     else this.put(open, {}, "custom", members);
   }
 
-  override pending(): PendingEntries {
+  pending(): PendingEntries {
     const { open } = this;
     const settled = this.turns.pending().entries;
     if (!open || open.kind === "assistant") {
@@ -371,6 +387,11 @@ export class OpencodeTranslation extends TurnTranslation {
     const members = this.rawMembers(source);
     if (typeof id === "string") this.turns.note("custom", id, at, members);
     else this.turns.keep(source, at, members);
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.keep(source, this.rawMembers(source));
+    return { kind, fidelity: "preserved" };
   }
 
   private rawMembers({ bytes }: SourceRecord): JsonObject {

@@ -5,8 +5,16 @@
 
 import { isObject, type JsonObject, NO_TIME, toText, toTimestamp } from "../../../../core/foreign/messages.ts";
 import { hasColumns, type SourceTables, type StoredSession, type TableFormat } from "../rows.ts";
-import type { AboutSession, RecordVerdict, SourceRecord, Translator } from "../translator.ts";
-import { getWrittenMembers, type WrittenEntry, WrittenTranslation } from "../written.ts";
+import type {
+  AboutSession,
+  PendingEntries,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+  Translator,
+} from "../translator.ts";
+import { aboutPi, getWrittenMembers } from "../written.ts";
 
 export const pirust: Translator = {
   agent: "pirust",
@@ -50,26 +58,64 @@ function records(tables: SourceTables): Uint8Array[] {
   return found;
 }
 
-class PiTranslation extends WrittenTranslation {
-  protected takeHeader({ timestamp }: JsonObject): RecordVerdict {
-    this.time = toTimestamp(timestamp, NO_TIME);
-    return { kind: "session", fidelity: "derived" };
+class PiTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private header: JsonObject | undefined;
+  private time = NO_TIME;
+  private end: string | null = null;
+  private kept = 0;
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
   }
 
-  protected takeOther({ pi_session_blobs: medium }: JsonObject): RecordVerdict | undefined {
-    const warning = "A picture or other medium is only in the database. migrate_session takes it along.";
-    return isObject(medium) ? { kind: "medium", fidelity: "dropped", warning } : undefined;
+  take(source: SourceRecord): RecordVerdict {
+    const { value } = source;
+    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    const { id, parentId, timestamp } = value;
+    // The log takes no entry with an empty type; others may continue this one.
+    const type = value.type === "" ? "unknown" : value.type;
+    if (type === "session" && !this.header) {
+      this.header = value;
+      this.time = toTimestamp(timestamp, NO_TIME);
+      return { kind: "session", fidelity: "derived" };
+    }
+    if (isObject(value.pi_session_blobs)) {
+      const warning = "A picture or other medium is only in the database. migrate_session takes it along.";
+      return { kind: "medium", fidelity: "dropped", warning };
+    }
+    if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
+    this.time = toTimestamp(timestamp, this.time);
+    const at = toText(timestamp) ?? this.time;
+    const above = parentId === null ? null : (toText(parentId) ?? this.end);
+    this.tools.emit({
+      type,
+      id,
+      parentId: above,
+      timestamp: at,
+      members: getWrittenMembers(this.tools, source, value),
+    });
+    this.end = id;
+    return { kind: type, fidelity: type === value.type ? "preserved" : "derived" };
   }
 
-  protected takeEntry(entry: WrittenEntry, value: JsonObject, source: SourceRecord): RecordVerdict {
-    const parentId = value.parentId === null ? null : (toText(value.parentId) ?? this.end);
-    this.tools.emit({ ...entry, parentId, members: getWrittenMembers(this.tools, source, value) });
-    this.end = entry.id;
-    return { kind: entry.type, fidelity: entry.type === value.type ? "preserved" : "derived" };
+  keep({ number }: SourceRecord, members: JsonObject): void {
+    const id = this.tools.ids.entry(`row:${number}:${++this.kept}`);
+    this.tools.emit({ type: "custom", id, parentId: this.end, timestamp: this.time, members });
+    this.end = id;
   }
 
-  override about(): AboutSession {
+  pending(): PendingEntries {
+    return { entries: [], isPartial: false };
+  }
+
+  about(): AboutSession {
     const { leafId } = this.header ?? {};
-    return { ...super.about(), leafId: leafId === "" ? null : toText(leafId) };
+    return { ...aboutPi(this.header), leafId: leafId === "" ? null : toText(leafId) };
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.keep(source, { customType: `import:${this.tools.agent}`, data: Uint8Array.from(source.bytes) });
+    return { kind, fidelity: "preserved" };
   }
 }
