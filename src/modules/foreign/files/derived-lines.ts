@@ -86,7 +86,7 @@ export class DerivedLines {
   private write(): void {
     this.guarded(() => {
       this.fd ??= this.make();
-      writeAll(this.disk, this.fd, withLineFeeds(this.pieces, this.size - this.held));
+      for (const bytes of together(this.pieces)) writeAll(this.disk, this.fd, bytes);
     });
     this.pieces = [];
     this.held = this.size;
@@ -108,6 +108,26 @@ export class DerivedLines {
       return run();
     } catch (error) {
       throw toStorageFailure(error, "keeping the lines derived from another agent's file");
+    }
+  }
+}
+
+/** Yields lines, each with its line feed. Nearly all have them in the same piece of memory (`EntryLines`). */
+function* together(lines: readonly Uint8Array[]): Generator<Uint8Array> {
+  for (let i = 0; i < lines.length; ) {
+    const { buffer, byteOffset } = lines[i];
+    const bytes = new Uint8Array(buffer);
+    let end = byteOffset;
+    while (i < lines.length && lines[i].buffer === buffer && lines[i].byteOffset === end) {
+      const past = end + lines[i].length;
+      if (bytes[past] !== LINE_FEED) break;
+      end = past + 1;
+      i++;
+    }
+    if (end > byteOffset) yield bytes.subarray(byteOffset, end);
+    else {
+      yield lines[i++];
+      yield Uint8Array.of(LINE_FEED);
     }
   }
 }

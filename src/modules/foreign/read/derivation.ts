@@ -9,7 +9,7 @@ import { decodeText, parse, parseAbridged, toJsonText } from "../../../core/json
 import type { Env } from "../../../core/ports/env.ts";
 import type { FidelityReport } from "../../../core/ports/fidelity.ts";
 import { Tally } from "./fidelity.ts";
-import { toEntryLine } from "./lines.ts";
+import { EntryLines } from "./lines.ts";
 import { hashQuickly, LONGEST_SURVEYED } from "./survey.ts";
 import type { AboutSession, EntryIds, RecordVerdict, TranslatedEntry, Translation, Translator } from "./translator.ts";
 
@@ -32,6 +32,7 @@ export class Derivation {
   private readonly ids: EntryIds;
   private readonly translation: Translation;
   private readonly tally: Tally;
+  private readonly lines = new EntryLines();
   /** The ids of the entries that were emitted. */
   private readonly emitted = new IdTable();
   /** The number that was added last to an id that several entries have, by that id. */
@@ -61,7 +62,7 @@ export class Derivation {
     this.parse = isSurvey ? (bytes) => parseAbridged(bytes, LONGEST_SURVEYED) : parse;
     const emit = isSurvey
       ? sink.entry
-      : (entry: TranslatedEntry): void => sink.line(toEntryLine(this.sound(entry, this.emitted)));
+      : (entry: TranslatedEntry): void => sink.line(this.lines.of(this.sound(entry, this.emitted)));
     this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, isSurvey, name, comesLater });
   }
 
@@ -138,7 +139,7 @@ export class Derivation {
     const { lastId } = this;
     const more = new IdTable();
     const made = isPartial ? entries.map((entry) => this.partial(entry)) : entries;
-    const lines = made.map((entry) => toEntryLine(this.sound(entry, more)));
+    const lines = made.map((entry) => this.lines.of(this.sound(entry, more)));
     this.lastId = lastId;
     return { lines, isPartial };
   }
