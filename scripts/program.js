@@ -1,4 +1,5 @@
 // Bundles the program and the parts that it loads when they are needed.
+import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, resolve as resolvePath } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -109,6 +110,17 @@ const ASSETS = {
     export const readTranscriptFiles = () => getAssetKeys().filter(ours).map((path) => [path.slice(17), getAsset(path, "utf8")]);`,
 };
 
+/** Returns a hash of the sources and of the build's tools. */
+function sourcesHash() {
+  const files = readdirSync("src", { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => `${parentPath}/${name}`)
+    .sort();
+  const hash = createHash("sha256");
+  for (const file of ["package-lock.json", ...files]) hash.update(`${file}\0`).update(readFileSync(file));
+  return hash.digest("hex").slice(0, 16);
+}
+
 export const OPTIONS = {
   bundle: true,
   platform: "node",
@@ -143,7 +155,7 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
   // Its parts are scripts that load each other, wherever the folder lies.
   writeFileSync(`${folder}/package.json`, '{ "type": "commonjs" }\n');
   // It is run by start.ts, or by standalone.ts, which say where it stands.
-  const define = { "import.meta.url": "PROGRAM_URL" };
+  const define = { "import.meta.url": "PROGRAM_URL", SOURCES: JSON.stringify(sourcesHash()) };
   const whole = isWhole ? { external: ["pg-native"], define, metafile: true } : { metafile: true };
   const plugins = isWhole ? Object.entries(ASSETS).map(([file, contents]) => replaceFile(file, contents)) : [];
   const programPlugins = [

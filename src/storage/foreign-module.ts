@@ -15,7 +15,7 @@ export interface ForeignModule {
   openAgentSessions(place: {
     readonly disk: Disk;
     readonly env: Env;
-    /** Our state folder, for what does not fit into memory. */
+    /** Our state folder, which has the cache. */
     readonly stateFolder: string;
     /** Name the folders of the agents. */
     readonly variables: Variables;
@@ -28,9 +28,9 @@ export interface ForeignModule {
 export interface ForeignFiles {
   /**
    * Opens a file of another agent; returns undefined for any other, and for a missing one. `but`: an agent whose
-   * sessions other backends may know better.
+   * sessions other backends may know better. `asReader`: it is read once, so that nothing is cached for a next time.
    */
-  open(file: string, but?: string): Log | undefined;
+  open(file: string, options?: { readonly but?: string; readonly asReader?: boolean | undefined }): Log | undefined;
   /** Returns why a file cannot be changed that is one of another agent's; undefined for any other. `but`: as for open. */
   refusal(file: string, but?: string): Failure | undefined;
 }

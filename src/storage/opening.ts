@@ -100,7 +100,7 @@ export function makeOpenings(options: OpeningOptions, { jsonl, memory, v2, forei
   };
   const openLog = (file: string, asReader?: boolean): Log => {
     const isOurs = isContainerName(file) || beginsAsOurs(disk, file);
-    const others = isOurs ? undefined : foreign()?.open(file, MIGRATED);
+    const others = isOurs ? undefined : foreign()?.open(file, { but: MIGRATED, asReader });
     if (others) return others;
     try {
       return openActive(disk, at, meant, file, asReader);

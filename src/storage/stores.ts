@@ -147,7 +147,7 @@ export function makeStores(options: StoresOptions): Stores {
     open: (file) => openLog(pathOf(file)),
     factsAt: (file) => readFactsAt(disk, file, openForReading),
     openStaged: (file) => jsonl.open(file, true),
-    openForeign: (file) => foreign()?.open(pathOf(file)),
+    openForeign: (file) => foreign()?.open(pathOf(file), { asReader: true }),
     absolute: (path) => toAbsolutePath(path, cwd),
     allowed,
     pathOf,

@@ -6,6 +6,7 @@ import { Column } from "../../../core/tree/nodes.ts";
 import { closeQuietly, type Disk, makeTemporaryName, removeQuietly, writeAll } from "../../../storage/fs/disk.ts";
 import { readAt } from "../../../storage/fs/files.ts";
 import { sweepTemporaryFiles } from "../../../storage/fs/staging.ts";
+import type { CachedLines } from "./derivation-cache.ts";
 
 /** Bytes up to which lines stay in memory, and bytes that are collected before a write to the file. */
 const LINE_FEED = 0x0a;
@@ -21,6 +22,8 @@ export class DerivedLines {
   private readonly starts = new Column(new Float64Array(64));
   count = 0;
   size = 0;
+  /** True for a cache file (`derivation-cache.ts`), which never grows. */
+  private isKept = false;
   /** Lines that are not in the file, without their line feeds; they begin at `held` there. */
   private pieces: Uint8Array[] = [];
   private held = 0;
@@ -31,6 +34,21 @@ export class DerivedLines {
     this.disk = disk;
     this.folder = folder;
     this.now = now;
+  }
+
+  /** Begins with so many lines that are in an open file. */
+  adopt({ fd, starts }: CachedLines, count: number): void {
+    this.fd = fd;
+    this.isKept = true;
+    this.count = count;
+    this.starts.values = starts as Float64Array<ArrayBuffer>;
+    this.size = starts[this.count];
+    this.held = this.size;
+  }
+
+  /** Returns the start of each line, and the end of the last one. */
+  get places(): Float64Array {
+    return this.starts.values.slice(0, this.count + 1);
   }
 
   add(line: Uint8Array): void {
@@ -85,11 +103,24 @@ export class DerivedLines {
 
   private write(): void {
     this.guarded(() => {
+      if (this.isKept) this.leaveKept();
       this.fd ??= this.make();
       for (const bytes of together(this.pieces)) writeAll(this.disk, this.fd, bytes);
     });
     this.pieces = [];
     this.held = this.size;
+  }
+
+  /** Continues in a file of its own. */
+  private leaveKept(): void {
+    const { disk, held } = this;
+    const kept = this.fd as number;
+    const fd = this.make();
+    for (let at = 0; at < held; at += GATHERED)
+      writeAll(disk, fd, readAt(disk, kept, at, Math.min(GATHERED, held - at)));
+    closeQuietly(disk, kept);
+    this.fd = fd;
+    this.isKept = false;
   }
 
   private make(): number {

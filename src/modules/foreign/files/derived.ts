@@ -58,6 +58,9 @@ export class Derived {
   /** True if records were read in another order than they name each other, when all of it was read at once. */
   private isOutOfOrder = false;
 
+  /** True if other files have a part in it, whose changes the stamp of this one does not show. */
+  hasOthers = false;
+
   /** Reads the new part of the file. */
   read(fd: number): void {
     const { disk, translator, gathered, skips } = this.options;
@@ -124,6 +127,7 @@ export class Derived {
     const { disk, translator, file, baseOf } = this.options;
     const chain: (SourceBase & { readonly file: string })[] = [];
     let base = translator.base?.(readFirstRecord(disk, fd));
+    this.hasOthers = base !== undefined;
     for (let at = file; base !== undefined; ) {
       const found = chain.length < MOST_BASES ? baseOf(at, base) : undefined;
       if (found === undefined || chain.some((known) => known.file === found)) {

@@ -13,10 +13,11 @@ import { type LogLock, NO_LOCK } from "../../../core/ports/lock.ts";
 import type { Change, FileStamp, ForeignSource, Log } from "../../../core/ports/store.ts";
 import { Nodes } from "../../../core/tree/nodes.ts";
 import { type FileInfo, getInfoIfPresent } from "../../../storage/fs/disk.ts";
-import { guardErrno, useFile } from "../../../storage/fs/files.ts";
+import { getInfo, guardErrno, useFile } from "../../../storage/fs/files.ts";
 import { isSameFile, isSameStamp, isYoung, readDiskClock } from "../../../storage/fs/stamps.ts";
 import { makeNotASessionFailure } from "../../../storage/log/failures.ts";
 import type { Translator } from "../read/translator.ts";
+import type { CachedLines, CachedSession, DerivationCache } from "./derivation-cache.ts";
 import { Derived, type DerivedOptions, makeForeignHeader } from "./derived.ts";
 import { DerivedLines } from "./derived-lines.ts";
 import { makePathWithin } from "./gathered.ts";
@@ -27,6 +28,10 @@ const GOING_ON = 5000;
 interface ForeignOptions extends DerivedOptions {
   /** Folder for derived files. */
   readonly folder: string;
+  /** Sessions that were derived before. */
+  readonly kept: DerivationCache;
+  /** True if it is cached when it is closed. */
+  readonly keeps: boolean;
   /** Returns the file of the session with an agent's own id, found from that of another one. */
   readonly parentOf: (file: string, nativeId: string) => string | undefined;
 }
@@ -54,8 +59,12 @@ export class ForeignLog implements Log {
   private readonly options: ForeignOptions;
   private readonly heads = new HeadReader(this.nodes);
   private readonly lines: DerivedLines;
-  private derived: Derived;
+  /** Undefined as long as all knowledge comes from the cache. */
+  private derived: Derived | undefined;
+  private readonly kept: CachedSession | null;
   private seen: FileInfo;
+  /** True if all of the file was read at once, when any later change was sure to give it another stamp. */
+  private isSure = false;
   /** The last entries, if they waited when they were shown, and how many of them came as they were shown. */
   private shown: readonly Uint8Array[] = [];
   private confirmed = 0;
@@ -77,17 +86,22 @@ export class ForeignLog implements Log {
     this.foreign = {
       agent,
       title,
-      fidelity: () => this.derived.fidelity(),
-      inner: () => (this.derived.about().inner ?? []).map((name) => makePathWithin(file, name)),
+      fidelity: () => this.known.fidelity,
+      inner: () => (this.known.about.inner ?? []).map((name) => makePathWithin(file, name)),
     };
     try {
-      this.derived = new Derived(options, { line: (line) => this.keepSettled(line) });
+      let kept = null as (CachedSession & CachedLines) | null;
+      const from = readDiskClock(disk);
       this.seen = this.reading((fd, info) => {
-        this.derived.read(fd);
+        kept = options.gathered ? null : options.kept.open(file, info, this.nodes);
+        if (!kept) this.derived = this.derive(fd);
+        this.isSure = !isYoung(info, from);
         return info;
       });
-      this.show(true);
-      const about = this.derived.about();
+      this.kept = kept;
+      if (kept) this.showKept(kept);
+      else this.show(true);
+      const { about } = this.known;
       const parentId = about.nativeParentId;
       this.parentSession =
         options.gathered?.parent ?? (parentId === undefined ? undefined : options.parentOf(file, parentId));
@@ -101,7 +115,14 @@ export class ForeignLog implements Log {
   }
 
   get damage() {
-    return this.derived.damage;
+    return this.known.damage;
+  }
+
+  /** Returns the facts that the entries do not have. */
+  private get known(): Omit<CachedSession, "settled"> {
+    const { derived } = this;
+    if (!derived) return this.kept as CachedSession;
+    return { about: derived.about(), fidelity: derived.fidelity(), damage: derived.damage };
   }
 
   get durableCount(): number {
@@ -149,16 +170,18 @@ export class ForeignLog implements Log {
       return { kind: "none" };
     const first = this.nodes.count;
     const isThere = this.reading((fd, now) => {
-      if (!this.derived.isFollowed) return this.readAnew(fd, now);
+      if (!this.derived?.isFollowed) return this.readAnew(fd, now);
       if (!isSameFile(now, this.seen) || !this.derived.isContinuedBy(fd, now)) return false;
       this.derived.read(fd);
       if (this.derived.isOvertaken) return false;
       this.seen = now;
+      // Only the edges of the earlier part were looked at again.
+      this.isSure = false;
       return this.show();
     });
     if (!isThere) this.isReplaced = true;
     if (this.isReplaced) return { kind: "replaced" };
-    const made = makeForeignHeader(this.options, this.derived.about(), this.parentSession);
+    const made = makeForeignHeader(this.options, this.known.about, this.parentSession);
     // The session stays the one that was opened, even if its records say otherwise later.
     this.header = { ...made.header, id: this.header.id };
     this.headerLine = toBytes(JSON.stringify(this.header));
@@ -210,8 +233,40 @@ export class ForeignLog implements Log {
   }
 
   close(): void {
+    if (!this.isClosed) this.keep();
     this.isClosed = true;
     this.lines.close();
+  }
+
+  /** Caches the derived entries for the next opening, if the file is sure to be as it was read. */
+  private keep(): void {
+    const { derived, seen, lines, nodes, options, isSure } = this;
+    const { disk, gathered, kept, keeps } = options;
+    if (!keeps || !derived || derived.hasOthers || gathered || this.isReplaced || this.holdsBack) return;
+    const now = getInfo(disk, this.file);
+    if (!isSure || !now || !isSameStamp(now, seen)) return;
+    const settled = lines.count - (this.shown.length - this.confirmed);
+    const known = { ...this.known, settled };
+    kept.keep(
+      this.file,
+      seen,
+      { count: lines.count, size: lines.size, starts: lines.places, copy: (at) => lines.copy(at) },
+      nodes,
+      known,
+    );
+  }
+
+  private showKept(kept: CachedSession & CachedLines): void {
+    const { count } = this.nodes;
+    this.lines.adopt(kept, count);
+    this.shown = Array.from({ length: count - kept.settled }, (_, n) => this.lines.read(kept.settled + n));
+  }
+
+  /** Reads all of the file. */
+  private derive(fd: number): Derived {
+    const derived = new Derived(this.options, { line: (line) => this.keepSettled(line) });
+    derived.read(fd);
+    return derived;
   }
 
   /** Takes a settled line: a new entry, or one that was shown while it was pending. */
@@ -224,7 +279,7 @@ export class ForeignLog implements Log {
   /** Shows the pending entries. Returns false when they differ from those shown before. */
   private show(isOpening = false): boolean {
     if (this.isReplaced) return false;
-    const { lines, isPartial } = this.derived.waiting();
+    const { lines, isPartial } = (this.derived as Derived).waiting();
     const before = this.shown.slice(this.confirmed);
     const age = readDiskClock(this.options.disk) - this.seen.modified;
     this.holdsBack = isPartial && !isOpening && before.length === 0 && age < GOING_ON;
@@ -240,26 +295,39 @@ export class ForeignLog implements Log {
     return true;
   }
 
-  /** Reads a document that was written anew. Returns false unless it has all known entries, and then others. */
+  /**
+   * Reads a document that was written anew, or the cached entries before it grew. Returns false unless it has all known
+   * entries, and then others.
+   */
   private readAnew(fd: number, now: FileInfo): boolean {
     if (isSameStamp(now, this.seen)) return true;
-    const { count } = this.nodes;
+    const from = readDiskClock(this.options.disk);
     let at = 0;
     let isSame = true;
     const come: Uint8Array[] = [];
     const compare = (line: Uint8Array): void => {
-      if (at >= count) come.push(line);
+      if (at >= this.nodes.count) come.push(line);
       else if (isSame) isSame = areSameBytes(line, this.lines.read(at));
       at++;
     };
-    const derived = new Derived(this.options, { line: compare });
+    let take = compare;
+    const derived = new Derived(this.options, { line: (line) => take(line) });
     derived.read(fd);
-    for (const line of derived.waiting().lines) compare(line);
-    if (!isSame || at < count) return false;
+    const { isFollowed } = derived;
+    if (!isFollowed) for (const line of derived.waiting().lines) compare(line);
+    const { count } = this.nodes;
+    if (!isSame || (!isFollowed && at < count)) return false;
+    const rest = Array.from({ length: Math.max(0, count - at) }, (_, n) => this.lines.read(at + n));
     for (const line of come) this.add(line);
     this.derived = derived;
     this.seen = now;
-    return true;
+    this.isSure = !isYoung(now, from);
+    if (!isFollowed) return true;
+    // From here on, only the new part is read.
+    take = (line) => this.keepSettled(line);
+    this.shown = rest;
+    this.confirmed = 0;
+    return this.show();
   }
 
   private add(line: Uint8Array): void {

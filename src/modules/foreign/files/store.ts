@@ -16,6 +16,7 @@ import type { SourceBase, Translator } from "../read/translator.ts";
 import { gatherClineTask } from "./cline-task.ts";
 import { readCompressedRollout, surveyByName } from "./compressed.ts";
 import { findInSameDatabase, gatherDatabaseSession } from "./databases.ts";
+import { DerivationCache } from "./derivation-cache.ts";
 import { type GatheredRecords, type GatheredSession, numberRecords, stampTogether } from "./gathered.ts";
 import { InnerSessions } from "./inner-sessions.ts";
 import { ForeignLog, readOnlyOf } from "./log.ts";
@@ -28,9 +29,10 @@ export interface ForeignStore extends ForeignFiles {
   survey(file: string): Surveyed | undefined;
 }
 
-/** `state`: our state folder, for derived lines that are too many for memory. */
-export function makeForeignStore(disk: Disk, env: Env, state: string): ForeignStore {
+/** `state`: our state folder, which has the cache. `worthKeeping`: bytes of a file from which on it is cached. */
+export function makeForeignStore(disk: Disk, env: Env, state: string, worthKeeping?: number): ForeignStore {
   const folder = join(state, "foreign");
+  const kept = new DerivationCache(disk, folder, env.sha256, worthKeeping);
   const parentOf = (file: string, nativeId: string): string | undefined =>
     findAllowed(() => findParentFile(disk, file, nativeId) ?? findInSameDatabase(disk, file, nativeId));
   const baseOf = (file: string, base: SourceBase): string | undefined =>
@@ -58,10 +60,12 @@ export function makeForeignStore(disk: Disk, env: Env, state: string): ForeignSt
     }
   };
   return {
-    open(file, but) {
+    open(file, { but, asReader = false } = {}) {
       const found = known(file);
       if (found?.translator.agent === but) return undefined;
-      return found && new ForeignLog({ ...found, disk, env, file, folder, parentOf, baseOf, cwdOf });
+      return (
+        found && new ForeignLog({ ...found, disk, env, file, folder, kept, keeps: !asReader, parentOf, baseOf, cwdOf })
+      );
     },
     refusal(file, but) {
       const found = known(file);

@@ -25,9 +25,9 @@ export function diskWithForeign(content: string | Uint8Array, file = FOREIGN_FIL
   return disk;
 }
 
-export function foreignSessionOn(disk: Disk, file = FOREIGN_FILE, state = "/state"): Session {
+export function foreignSessionOn(disk: Disk, file = FOREIGN_FILE, state = "/state", worthKeeping?: number): Session {
   const env = { ...testEnv(), now: () => Date.now() };
-  const log = makeForeignStore(disk, env, state).open(file);
+  const log = makeForeignStore(disk, env, state, worthKeeping).open(file);
   if (!log) throw new Error("the file is not recognised");
   return new Session(log, testEnv());
 }
