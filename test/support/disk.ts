@@ -85,6 +85,8 @@ interface Inode {
 interface Folder {
   readonly number: number;
   readonly names: Map<string, Inode | Folder>;
+  /** Number of changes of the names: a folder has another stamp after each. */
+  modified: number;
   /** Names that survive a power cut. */
   synced: Map<string, Inode | Folder>;
 }
@@ -114,7 +116,7 @@ export class FaultDisk implements Disk {
   private ticks = 0;
   private changes = 0;
   private nextDescriptor = 3;
-  private readonly root: Folder = { number: 0, names: new Map(), synced: new Map() };
+  private readonly root: Folder = { number: 0, modified: 0, names: new Map(), synced: new Map() };
   private readonly descriptors = new Map<number, { inode: Inode | null; path: string; append: boolean }>();
 
   // --- what tests do to it -------------------------------------------------------------------------------------
@@ -139,6 +141,7 @@ export class FaultDisk implements Disk {
     const copy = Uint8Array.from(bytes);
     const inode = { ...this.newInode(), bytes: copy, synced: copy, mode };
     folder.names.set(basename(path), inode);
+    folder.modified++;
     folder.synced.set(basename(path), inode);
   }
 
@@ -246,7 +249,7 @@ export class FaultDisk implements Disk {
       // A cut may leave both names of a folder that was moved, and then each has its own.
       let copy = cut ? undefined : folders.get(node);
       if (!copy) {
-        copy = { number: node.number, names: new Map(), synced: new Map() };
+        copy = { number: node.number, modified: node.modified, names: new Map(), synced: new Map() };
         folders.set(node, copy);
         fill(node, copy);
       }
@@ -267,8 +270,9 @@ export class FaultDisk implements Disk {
     for (const name of path.split("/").filter((part) => part !== "")) {
       let next = at.names.get(name);
       if (next === undefined) {
-        next = { number: ++this.inodes, names: new Map(), synced: new Map() };
+        next = { number: ++this.inodes, modified: 0, names: new Map(), synced: new Map() };
         at.names.set(name, next);
+        at.modified++;
         at.synced.set(name, next);
       }
       if (!isFolder(next)) throw errno("ENOTDIR");
@@ -304,6 +308,7 @@ export class FaultDisk implements Disk {
     if (folder.names.has(basename(path))) throw errno("EEXIST");
     const inode = this.newInode();
     folder.names.set(basename(path), inode);
+    folder.modified++;
     return this.describe(inode, path, true);
   }
 
@@ -414,6 +419,7 @@ export class FaultDisk implements Disk {
     if (folder.names.has(basename(name))) throw errno("EEXIST");
     const inode = this.fileAt(path);
     folder.names.set(basename(name), inode);
+    folder.modified++;
     inode.changed = this.nextChange();
   }
 
@@ -424,15 +430,22 @@ export class FaultDisk implements Disk {
     const taken = folder.names.get(basename(name));
     if (isFolder(taken) && taken.names.size > 0) throw errno("ENOTEMPTY");
     if (taken !== undefined && isFolder(taken) !== isFolder(node)) throw errno(isFolder(node) ? "ENOTDIR" : "EISDIR");
-    this.folderOf(path).names.delete(basename(path));
+    this.removeName(path);
     folder.names.set(basename(name), node);
+    folder.modified++;
     if (!isFolder(node)) node.changed = this.nextChange();
   }
 
   remove(path: string): void {
     this.step("remove");
     this.fileAt(path).changed = this.nextChange();
-    this.folderOf(path).names.delete(basename(path));
+    this.removeName(path);
+  }
+
+  private removeName(path: string): void {
+    const folder = this.folderOf(path);
+    folder.names.delete(basename(path));
+    folder.modified++;
   }
 
   removeFolder(path: string): void {
@@ -440,7 +453,7 @@ export class FaultDisk implements Disk {
     const node = this.demand(path);
     if (!isFolder(node)) throw errno("ENOTDIR");
     if (node.names.size > 0) throw errno("ENOTEMPTY");
-    this.folderOf(path).names.delete(basename(path));
+    this.removeName(path);
   }
 
   makeFolder(path: string): string[] {
@@ -566,7 +579,8 @@ function partsOf(path: string): readonly string[] {
 }
 
 function folderInfo(node: Folder | Inode): FileInfo {
-  return { kind: "folder", size: 0, modified: 0, device: DEVICE, inode: node.number, mode: 0o700 };
+  const modified = isFolder(node) ? node.modified : 0;
+  return { kind: "folder", size: 0, modified, device: DEVICE, inode: node.number, mode: 0o700 };
 }
 
 function infoOf(inode: Inode): FileInfo {

@@ -27,6 +27,7 @@ test("another agent's session is named by its id: it is read and imported, and a
     $ verify ${id}
     - pi_agent_rust
     $ import ${id} :: It is now at
+    !0 This machine has no {...}
     $ show given.json :: The second summary`);
 });
 
