@@ -26,6 +26,8 @@ const USUAL_TOKENS = 2000;
 const USUAL_HITS = 5;
 /** Hits of one session, unless one is asked about. */
 const OF_ONE_SESSION = 2;
+/** Share of its rating that a hit keeps for each better one of its session: other sessions come before it. */
+const AGAIN = 0.8;
 /** Hits that are put in order at once, and such windows that are looked through for one answer. */
 const WINDOW = 12;
 const MOST_WINDOWS = 50;
@@ -33,8 +35,8 @@ const MONTH = 30 * 86_400_000;
 /** Entries next to a hit among which the one that belongs to it is looked for. */
 const NEAR = 12;
 /** Characters of it, of a question, and those that are read for it: half a secret at their end is left out. */
-const OF_NEIGHBOUR = 160;
-const OF_QUESTION = 120;
+const OF_NEIGHBOUR = 150;
+const OF_QUESTION = 90;
 const READ_OF_NEIGHBOUR = 2000;
 /** Hits of a page that come with it. */
 const MOST_WITH_NEIGHBOUR = 5;
@@ -207,7 +209,11 @@ async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlac
   const cursor = hasMore ? makeCursor("find", requestOf(args), next) : undefined;
   return answer.finish(
     head,
-    cursor === undefined ? "That is all." : `More with the same request and cursor: ${cursor}`,
+    cursor === undefined
+      ? found.behind > 0
+        ? "Not all is read yet. Ask again."
+        : "That is all."
+      : `More with the same request and cursor: ${cursor}`,
   );
 }
 
@@ -215,6 +221,11 @@ interface Gathering {
   isWanted(hit: RecallHit): boolean;
   rate(hit: RecallHit): number;
   readonly mostOfSession: number;
+}
+
+/** Returns the id of the session in which an entry was first. */
+function originOf({ sessionId, inheritedFrom }: RecallHit): string {
+  return inheritedFrom?.sessionId ?? sessionId;
 }
 
 /** Reads windows of hits until so many are found that may be shown. From the same beginning it returns the same hits. */
@@ -238,9 +249,15 @@ async function gather(
     notRead.push(...page.notRead);
     first ??= page.begins;
     const rated = page.hits.filter(isWanted).map((hit) => ({ hit, rating: rate(hit) }));
-    rated.sort((a, b) => b.rating - a.rating);
-    for (const { hit } of rated) {
-      const origin = hit.inheritedFrom?.sessionId ?? hit.sessionId;
+    const better = new Map<string, number>();
+    for (const one of rated.sort((a, b) => b.rating - a.rating)) {
+      const origin = originOf(one.hit);
+      const count = better.get(origin) ?? 0;
+      better.set(origin, count + 1);
+      one.rating *= AGAIN ** count;
+    }
+    for (const { hit } of rated.sort((a, b) => b.rating - a.rating)) {
+      const origin = originOf(hit);
       const entry = `${origin} ${hit.entryId} ${hit.part} ${hit.line}`;
       const known = byEntry.get(entry);
       if (known) {
@@ -256,8 +273,7 @@ async function gather(
     cursor = page.nextCursor;
     if (cursor === undefined || hits.length >= enough) break;
   }
-  const moreOf = ({ sessionId, inheritedFrom }: RecallHit): number =>
-    Math.max(0, (bySession.get(inheritedFrom?.sessionId ?? sessionId) ?? 0) - mostOfSession);
+  const moreOf = (hit: RecallHit): number => Math.max(0, (bySession.get(originOf(hit)) ?? 0) - mostOfSession);
   return { hits, behind, notRead, begins: first, moreOf };
 }
 

@@ -304,7 +304,7 @@ export class Search {
     const { limit } = this.request;
     const hits: FoundText[] = [];
     let { above, after } = given ?? {};
-    const begins = packCursor(["ranked", ceiling, weights.join(" "), null, null, null, null]);
+    const begins = packCursor(["ranked", ceiling, weights.join(" ")]);
     for (;;) {
       const places = file.texts.findBest({
         ...this.request,
@@ -334,7 +334,7 @@ export class Search {
   private rankedPlace(terms: number): RankedPlace | undefined {
     const { cursor } = this.request;
     if (cursor === undefined) return undefined;
-    const [mode, ceiling, packed, rank, id, score, number] = unpackCursor(cursor);
+    const [mode, ceiling, packed, rank = null, id = null, score = null, number = null] = unpackCursor(cursor);
     const weights = String(packed).split(" ").map(Number);
     const isPair = (a: unknown, b: unknown): boolean =>
       (a === null && b === null) || (typeof a === "number" && typeof b === "number");
