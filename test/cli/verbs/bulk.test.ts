@@ -107,6 +107,27 @@ test("relocate --from leaves out sessions in the new directory, and wants anothe
     ["two","one"]`);
 });
 
+test.each(["", "src", "~/src"])("a session whose stored directory is %j is in no directory", async (cwd) => {
+  const place = temporaryPlace();
+  const lost = stored(place, "lost", [userText("a", null, "about lost")], { cwd });
+  const here = process.cwd();
+  const say = playVerbs(place, { lost });
+  for (const dir of ["/", here, `${here}/src`, `${here}/~/src`]) {
+    await say(`
+      $ list --cwd ${dir} --json | sessions
+      []
+      $ search about --cwd ${dir} --count
+      0
+      = 1
+      $ stats --cwd ${dir} --json | sessions
+      0
+      $ delete --cwd ${dir} --yes :: no such sessions
+      $ archive --cwd ${dir} --yes :: no such sessions`);
+    if (dir !== "/") await say(`$ relocate --from ${dir} / --yes :: No session has the directory`);
+  }
+  await say("& {lost}");
+});
+
 test("a session that another process has open stays, the rest moves, and undo takes that back", async () => {
   const { place, one, two, say } = await renamed();
   const server = serveHere(["--session", two, "--events", "none"], { place });
