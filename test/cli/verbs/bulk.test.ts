@@ -119,7 +119,7 @@ test.each(["", "src", "~/src"])("a session whose stored directory is %j is in no
       $ search about --cwd ${dir} --count
       0
       = 1
-      $ stats --cwd ${dir} --json | sessions
+      $ stats --cwd ${dir} --json | totals.sessions
       0
       $ delete --cwd ${dir} --yes :: no such sessions
       $ archive --cwd ${dir} --yes :: no such sessions`);
@@ -185,7 +185,7 @@ test("a directory without sessions is answered with those below it, or with a si
     ! Did you mean {...}/old app, with 1 session?
     = 0
     $ search about --cwd 'old ap'
-    Nothing was found.
+    Nothing was found. --tools searches the output of tools, too.
     ! Did you mean {...}/old app, with 1 session?
     $ stats --cwd 'old ap'
     {...}
