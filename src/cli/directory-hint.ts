@@ -1,6 +1,6 @@
 /** A hint at the directory that a person means, where no session has the named one. */
 
-import { basename } from "node:path";
+import { basename, isAbsolute } from "node:path";
 import { isBelow } from "../storage/fs/confined-disk.ts";
 import { findNearest } from "./nearest.ts";
 import { count, shortenPath } from "./terminal/text.ts";
@@ -9,7 +9,7 @@ import type { VerbContext } from "./verb-context.ts";
 /** Says which sessions are below a directory that has none, or which directory has a similar path. */
 export async function hintAtDirectory({ ask, say, page }: VerbContext, dir: string): Promise<void> {
   const { sessions } = await ask("list_sessions", { headerOnly: true });
-  const directories = sessions.flatMap(({ cwd }) => cwd ?? []);
+  const directories = sessions.flatMap(({ cwd }) => (cwd !== null && isAbsolute(cwd) ? cwd : []));
   if (directories.includes(dir)) return;
   const { home } = page();
   const below = directories.filter((one) => isBelow(dir, one)).length;

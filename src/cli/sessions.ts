@@ -10,11 +10,11 @@ import {
   isNamed,
   isPath,
   LEAST_OF_ID,
+  type Naming,
   type Preferred,
   requireOneSession,
 } from "../core/search/named.ts";
 import { exists } from "../storage/fs/disk.ts";
-import { UsageError } from "./options.ts";
 import { quoteTitle, shortenId } from "./terminal/text.ts";
 import { CommandFailed, type VerbContext } from "./verb-context.ts";
 
@@ -39,21 +39,29 @@ export function toSessionParams(operand: string): SessionParams {
   return isPath(operand) ? { sessionPath: operand } : { sessionId: operand };
 }
 
+/** Opens the session that an operand names for a change: a word of a first message names none. */
+export function openChangedSession(asking: VerbContext, operand: string) {
+  return openNamedSession(asking, operand, "name");
+}
+
 /** Opens the session that an operand names, archived or not, and makes it the current one. */
-export async function openNamedSession(asking: VerbContext, operand: string) {
+export async function openNamedSession(asking: VerbContext, operand: string, by: Naming = "message") {
+  const isShort = operand.length < LEAST_OF_ID && !isPath(operand);
   try {
+    // The server takes any beginning of an id.
+    if (isShort) throw unknownSession(operand);
     return await asking.ask("switch_session", toSessionParams(operand));
   } catch (error) {
     // A fleet that is away may know an id; names are found here.
     if (!isUnknown(error) && !isOfFleet(error)) throw error;
-    const own = await ours(asking, operand, "listed");
-    const found = own.length > 0 ? own : await theirs(asking, operand);
+    const own = await ours(asking, operand, "listed", by);
+    const found = own.length > 0 ? own : await theirs(asking, operand, by);
     if (found.length === 0) throw isUnknown(error) && !isPath(operand) ? unknownSession(operand) : error;
     return asking.ask("switch_session", { sessionPath: chosenOf(asking, found, operand).path });
   }
 }
 
-/** Returns the session that an operand names. Throws session_not_found, ambiguous_id, UsageError. */
+/** Returns the session that an operand names. Throws session_not_found, ambiguous_id. */
 export async function findNamedSession(
   asking: VerbContext,
   operand: string,
@@ -61,15 +69,13 @@ export async function findNamedSession(
 ): Promise<NamedSession> {
   const params = toSessionParams(operand);
   if ("sessionPath" in params) return { operand, params, byName: false };
-  const found = await ours(asking, operand, preferred);
+  const found = await ours(asking, operand, preferred, "name");
   if (found.length === 0) {
-    const [other] = await theirs(asking, operand);
+    const [other] = await theirs(asking, operand, "name");
     throw other ? notOurs(other) : unknownSession(operand);
   }
   const listed = chosenOf(asking, found, operand);
   const byName = !isIdBeginning(listed.id, operand);
-  if (!byName && listed.id !== operand && operand.length < LEAST_OF_ID)
-    throw new UsageError(`${operand} is too little of an id. Give at least ${LEAST_OF_ID} characters of it.`);
   // By its whole id, a session is also found after an interrupted move, which leaves two names of it.
   return { operand, params: { sessionId: listed.id }, listed, byName };
 }
@@ -80,7 +86,7 @@ export async function findNamedSession(
  */
 export async function findRecordedSession(asking: VerbContext, operand: string): Promise<SessionParams> {
   const params = toSessionParams(operand);
-  const found = "sessionPath" in params ? [] : await ours(asking, operand, "both");
+  const found = "sessionPath" in params ? [] : await ours(asking, operand, "both", "name");
   return found.length === 0 ? params : { sessionId: chosenOf(asking, found, operand).id };
 }
 
@@ -94,6 +100,7 @@ function chosenOf({ say }: VerbContext, found: readonly Listed[], operand: strin
 }
 
 function isUnknown(error: unknown): boolean {
+  if (error instanceof Failure) return error.name === "session_not_found";
   return isNoId(error) || (error instanceof CommandFailed && error.error.data?.name === "session_not_found");
 }
 
@@ -107,7 +114,9 @@ function isNoId(error: unknown): boolean {
 }
 
 function unknownSession(operand: string): Failure {
-  const sentence = `No session has the id ${operand}, or that in its name. list_sessions shows those that exist. search_sessions finds words in them.`;
+  const sentence = `No session has the id ${operand}, or that in its name. ${
+    operand.length < LEAST_OF_ID ? `Give at least ${LEAST_OF_ID} characters of an id. ` : ""
+  }list_sessions shows those that exist. search_sessions finds words in them.`;
   return new Failure("session_not_found", sentence, { sessionId: operand });
 }
 
@@ -120,19 +129,24 @@ function notOurs({ id, agent, path }: Listed): Failure {
 /** Returns the path of another agent's session that an operand names; the operand itself where none has that name. */
 export async function findAgentFile(asking: VerbContext, operand: string): Promise<string> {
   if (isPath(operand) || exists(asking.disk, resolve(asking.cwd, operand))) return operand;
-  const found = await theirs(asking, operand);
+  const found = await theirs(asking, operand, "message");
   return found.length === 0 ? operand : requireOneSession(found, operand).path;
 }
 
 /** Returns our sessions that an operand names. */
-function ours({ service, progress }: VerbContext, operand: string, preferred: Preferred): Promise<readonly Listed[]> {
-  return findOurSessions(service.catalog, operand, preferred, "name", (done, total) =>
+function ours(
+  { service, progress }: VerbContext,
+  operand: string,
+  preferred: Preferred,
+  by: Naming,
+): Promise<readonly Listed[]> {
+  return findOurSessions(service.catalog, operand, preferred, by, (done, total) =>
     progress(done, total, "list_sessions"),
   );
 }
 
 /** Returns the sessions of other agents that an operand names. */
-function theirs({ service, progress }: VerbContext, operand: string): Promise<readonly Listed[]> {
+function theirs({ service, progress }: VerbContext, operand: string, by: Naming): Promise<readonly Listed[]> {
   const report = (done: number, total: number): void => progress(done, total, "list_sessions");
-  return findAgentSessions(service.catalog, operand, { progress: report, sha256: service.sha256 });
+  return findAgentSessions(service.catalog, operand, { by, progress: report, sha256: service.sha256 });
 }

@@ -2,11 +2,11 @@
 
 import type { Commands } from "../client/protocol.ts";
 import type { Flag } from "./options.ts";
-import { openNamedSession, toSessionParams } from "./sessions.ts";
+import { openChangedSession, openNamedSession, toSessionParams } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import type { ResultOf, VerbArguments, VerbContext } from "./verb-context.ts";
 
-export { openNamedSession, toSessionParams } from "./sessions.ts";
+export { openChangedSession, openNamedSession, toSessionParams } from "./sessions.ts";
 export {
   type AnyResult,
   CommandFailed,
@@ -84,21 +84,31 @@ export const DAMAGE = 3;
 
 type VerbParams<Name extends keyof Commands> = (given: VerbArguments) => Commands[Name]["params"];
 
+/** Commands of verbs that change the session: for these, a word of a first message names none. */
+const CHANGES: ReadonlySet<keyof Commands> = new Set([
+  "migrate_session",
+  "repair_session",
+  "rollback_migration",
+  "set_session_name",
+]);
+
 /** Returns the `run` of a verb that opens the session of its first operand, and asks one command about it. */
 export function askAbout<Name extends keyof Commands>(method: Name, paramsOf?: VerbParams<Name>) {
+  const open = CHANGES.has(method) ? openChangedSession : openNamedSession;
   return async (asking: VerbContext, given: VerbArguments): Promise<ResultOf<Name>> => {
-    await openNamedSession(asking, given.operands[0]);
+    await open(asking, given.operands[0]);
     return asking.ask(method, paramsOf?.(given));
   };
 }
 
 /** Does the same for a command that takes the path of any session, even one that cannot be opened; ids are opened. */
 export function askAt<Name extends keyof Commands>(method: Name, paramsOf?: VerbParams<Name>) {
+  const open = CHANGES.has(method) ? openChangedSession : openNamedSession;
   return async (asking: VerbContext, given: VerbArguments): Promise<ResultOf<Name>> => {
     const where = toSessionParams(given.operands[0]);
     const params = paramsOf?.(given);
     if ("sessionPath" in where) return asking.ask(method, Object.assign({}, params, where));
-    await openNamedSession(asking, where.sessionId);
+    await open(asking, where.sessionId);
     return asking.ask(method, params);
   };
 }

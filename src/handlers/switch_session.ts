@@ -19,7 +19,9 @@ export default defineCommand({
       .string()
       .min(1)
       .optional()
-      .describe("or the session's id, or an unambiguous beginning of it, also of another agent's"),
+      .describe(
+        "or the session's id, or an unambiguous beginning of it; of another agent's, one of 4 characters or more",
+      ),
     ...leafParams,
   },
   result: () => z.object({ ...replacement, leafId: z.string().nullable(), head: openedResult.head }),

@@ -65,8 +65,7 @@ describe("the beginning of an id", () => {
       const [word, ...flags] = verb.split(" ");
       await say(`
         $ ${word} 019 ${flags.join(" ")}
-        ! {...}
-        {...}
+        ! No session has the id 019, or that in its name. Give at least 4 characters of an id. {...}
         $ ${word} 019aaaaa ${flags.join(" ")}
         ! {...}2 sessions have an id that begins with 019aaaaa. Give more of it.{...}
         ! {...}`);
@@ -74,10 +73,12 @@ describe("the beginning of an id", () => {
     expect(contentsOf(rootOf(place))).toEqual(before);
     const other = temporaryPlace();
     const file = said(other, OLD, "Long ago.");
-    await playVerbs(other)(`
-      $ delete 019 --yes
-      !2 019 is too little of an id. Give at least 4 characters of it.
-      & ${file}`);
+    for (const verb of ["show", "delete --yes", "rename x", "resume"]) {
+      const [word, ...rest] = verb.split(" ");
+      await playVerbs(other)(`
+        $ ${[word, "019", ...rest].join(" ")} !! No session has the id 019, or that in its name. Give at least 4 characters of an id.
+        & ${file}`);
+    }
   });
 
   test("that several have lists them with their names, a line each, in any width", async () => {
@@ -219,10 +220,24 @@ test("a part of a name or, without one, of the first message, names a session in
     $ show auth
     !0 auth is "Refactor auth" (019aaaaa-1111).
     ${shown}
-    $ archive something
-    ! 2 sessions have something in their first message. Give more of it, or the beginning of the id.
+    $ show something
+    ! 2 sessions have something in the beginning of their first message, and no name. Give more of it, or the beginning of the id.
     !   {...}
     !   {...}`);
+  // Only verbs that read take a word that the first message has.
+  for (const change of [
+    "archive",
+    "delete",
+    "rename X",
+    "label leaf",
+    "goto leaf",
+    "fork",
+    "migrate --apply",
+    "repair",
+  ]) {
+    const [verb, ...rest] = change.split(" ");
+    await say(`$ ${[verb, "THING.", ...rest].join(" ")} !! No session has the id THING., or that in its name.`);
+  }
   said(place, "019dddd1", "x", "Auth of the client");
   await say(`
     $ rename auth Client

@@ -391,7 +391,7 @@ test("a session is found by the id of its header, whatever its file is called", 
   const odd = stored(place, "an_odd_id", [userText("a", null)]);
   const copy = join(odd, "..", "my_copy.jsonl");
   writeFileSync(copy, fileText(headerText({ id: "copied" }), userText("a", null)));
-  for (const [id, path] of Object.entries({ copied: copy, cop: copy, an_odd_id: odd, an_odd: odd }))
+  for (const [id, path] of Object.entries({ copied: copy, copi: copy, an_odd_id: odd, an_odd: odd }))
     await say(place)(`$ stats ${id} --json | sessionFile\n"${path}"`);
 });
 

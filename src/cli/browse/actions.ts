@@ -234,7 +234,7 @@ async function carriedOut(
     case "export":
       return exported(asking, change);
     case "fork":
-      return fork(asking, change);
+      return fork(asking, change, undoable);
     case "move":
       return move(asking, change);
     case "undo":
@@ -329,14 +329,23 @@ const FORMATS: Readonly<Record<string, ExportFormat>> = {
   ".htm": "html",
 };
 
-async function exported({ ask }: VerbContext, change: BrowseChange & { change: "export" }): Promise<ChangeOutcome> {
+async function exported(
+  { ask, page }: VerbContext,
+  change: BrowseChange & { change: "export" },
+): Promise<ChangeOutcome> {
   const { session, file } = change;
   const format = FORMATS[extname(file).toLowerCase()] ?? "jsonl";
-  const { path } = await ask("export_session", { sessionPath: session.sessionPath, format, outputPath: file });
+  // No shell expands a path that is typed here.
+  const outputPath = file.replace(/^~(?=\/)/, () => page(0).home || "~");
+  const { path } = await ask("export_session", { sessionPath: session.sessionPath, format, outputPath });
   return { change, notice: `${titleOf(session)} is written to ${path}.` };
 }
 
-async function fork(asking: VerbContext, change: BrowseChange & { change: "fork" }): Promise<ChangeOutcome> {
+async function fork(
+  asking: VerbContext,
+  change: BrowseChange & { change: "fork" },
+  undoable: UndoableActions,
+): Promise<ChangeOutcome> {
   const { ask } = asking;
   const { entryId, position } = change;
   const made: ResultOf<"clone"> & { readonly text?: string } = await within(
@@ -347,6 +356,7 @@ async function fork(asking: VerbContext, change: BrowseChange & { change: "fork"
   );
   // The copy became the server's current session, which `browse` does not use.
   await ask("close_session", { sessionId: made.sessionId });
+  if (made.sessionFile !== null) undoable.paths.add(made.sessionFile);
   return {
     change,
     made: made.sessionFile ?? undefined,

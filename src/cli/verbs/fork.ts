@@ -1,6 +1,6 @@
 import { findPosition, runWithEntry } from "../entries.ts";
 import { shortenId, toRawPath } from "../terminal/text.ts";
-import { defineVerb, openNamedSession } from "../verb.ts";
+import { defineVerb, openChangedSession } from "../verb.ts";
 
 export default defineVerb({
   name: "fork",
@@ -14,7 +14,7 @@ export default defineVerb({
   more: "It prints the path of the new session. Without an entry, it copies the path to the leaf. With a user message, the copy ends before that message, so that you can ask differently; with any other entry, after it.",
   async run(asking, { operands, flags }) {
     const [session, entryId] = operands;
-    await openNamedSession(asking, session);
+    await openChangedSession(asking, session);
     const copy = await (entryId === undefined
       ? asking.ask("clone")
       : runWithEntry(asking, entryId, async (id) =>

@@ -1,6 +1,6 @@
 import { findPosition, runWithEntry } from "../entries.ts";
 import { escapeLines, show } from "../terminal/text.ts";
-import { defineVerb, openNamedSession } from "../verb.ts";
+import { defineVerb, openChangedSession } from "../verb.ts";
 
 export default defineVerb({
   name: "goto",
@@ -10,7 +10,7 @@ export default defineVerb({
   flags: { "--at": { meaning: "go on after the entry, also if it is a user message" } },
   more: `The entry is named by its id, 4 or more characters of it, or its label. The conversation goes on after it; with a user message, before it, and the message's text is printed, so that you can ask differently. Nothing is removed.`,
   async run(asking, { operands: [session, entry], flags }) {
-    await openNamedSession(asking, session);
+    await openChangedSession(asking, session);
     return runWithEntry(asking, entry, async (entryId) =>
       asking.ask("branch", { entryId, position: await findPosition(asking, entryId, flags) }),
     );

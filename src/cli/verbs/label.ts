@@ -1,7 +1,7 @@
 import { runWithEntry } from "../entries.ts";
 import { UsageError } from "../options.ts";
 import { show } from "../terminal/text.ts";
-import { defineVerb, openNamedSession } from "../verb.ts";
+import { defineVerb, openChangedSession } from "../verb.ts";
 
 export default defineVerb({
   name: "label",
@@ -11,7 +11,7 @@ export default defineVerb({
   more: `The entry is named by its id, 4 or more characters of it, its label, or leaf. Without a label, its label is taken away.
   pi-session-server label 01991f6e leaf it works`,
   async run(asking, { operands: [session, entry, ...words] }) {
-    await openNamedSession(asking, session);
+    await openChangedSession(asking, session);
     const label = words.join(" ").trim();
     return runWithEntry(asking, entry, async (entryId) => {
       const { label: before } = await asking.ask("get_entry", { entryId, images: "reference" });

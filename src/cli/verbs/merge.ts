@@ -1,6 +1,6 @@
 import { UsageError } from "../options.ts";
 import { count, escapeLines, show } from "../terminal/text.ts";
-import { defineVerb, openNamedSession, type VerbContext } from "../verb.ts";
+import { defineVerb, openChangedSession, type VerbContext } from "../verb.ts";
 import { findOtherSession } from "./compare.ts";
 
 export default defineVerb({
@@ -28,7 +28,7 @@ export default defineVerb({
     }
     const text = summary === "-" ? (await asking.readInput()).trim() : (summary ?? "");
     if (text.trim() === "") throw new UsageError("The summary is empty. --prepare prints what to summarise.");
-    await openNamedSession(asking, session);
+    await openChangedSession(asking, session);
     const branch = other === undefined ? { from } : { from, ...(await findOtherSession(asking, other)) };
     return asking.ask("merge_branch", { ...branch, summary: text });
   },
@@ -43,10 +43,10 @@ export default defineVerb({
 
 /** Returns the material for a summary of a branch. */
 async function prepared(asking: VerbContext, session: string, from: string, other: string | undefined) {
-  await openNamedSession(asking, session);
+  await openChangedSession(asking, session);
   if (other === undefined) return asking.ask("prepare_branch_summary", { fromId: from });
   const of = await findOtherSession(asking, other);
   const { commonAncestorId, b } = await asking.ask("compare_branches", { ...of, b: from, limit: 0 });
-  await openNamedSession(asking, other);
+  await openChangedSession(asking, other);
   return asking.ask("prepare_branch_summary", { fromId: b.entryId ?? undefined, targetId: commonAncestorId });
 }

@@ -1,4 +1,4 @@
-import { basename, dirname, join, relative } from "node:path";
+import { basename, dirname, isAbsolute, join, relative } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { isPath } from "../../core/search/named.ts";
 import { getKnownPath, isBelow } from "../../storage/fs/confined-disk.ts";
@@ -131,7 +131,7 @@ function findNewPlace(
   { from, to }: Renaming,
   { cwd, sessionPath }: ListedSession,
 ): string | undefined {
-  if (cwd === null) return undefined;
+  if (cwd === null || !isAbsolute(cwd)) return undefined;
   const at = getKnownPath(disk, cwd);
   const folder = toFolderName(join(from, relative(to, at)));
   if (isBelow(to, at) && folder !== toFolderName(at) && basename(dirname(sessionPath)) === folder) return at;

@@ -110,7 +110,10 @@ export default defineVerb({
     else if (flags.has("--count")) yield String(flags.has("--sessions") ? result.sessions.length : result.count);
     else if (flags.has("--paths"))
       for (const { sessionPath } of result.sessions) yield toRawPath(sessionPath, page.isTerminal);
-    else for (const session of result.sessions) yield sessionLine(session, page);
+    else {
+      if (result.sessions.length === 0) yield describeNothing(given);
+      for (const session of result.sessions) yield sessionLine(session, page);
+    }
     if (!flags.has("--count") && !flags.has("--paths")) {
       yield* formatLimits(result, page);
       yield* formatUnreadFiles(result.notRead, page);
@@ -243,13 +246,19 @@ function withForks(hits: readonly PrintedHit[]): ShownHit[] {
   });
 }
 
+/** Returns the line for a search without hits. By default, the output of tools is not searched. */
+function describeNothing({ flags }: VerbArguments): string {
+  const isUsual = ["--tools", "--in", "--role", "--tool", "--file"].every((name) => !flags.has(name));
+  return isUsual ? "Nothing was found. --tools searches the output of tools, too." : "Nothing was found.";
+}
+
 /** Yields the hits under their sessions, in the order of the first hit of each session. */
 function* hitLines(
   { hits, nextCursor }: ResultOf<"search_sessions">,
   given: VerbArguments,
   page: OutputStyle,
 ): Generator<string> {
-  if (hits.length === 0) yield "Nothing was found.";
+  if (hits.length === 0) yield describeNothing(given);
   const bySession = new Map<string, ShownHit[]>();
   for (const shown of withForks(hits)) {
     const { sessionPath } = shown.hit;

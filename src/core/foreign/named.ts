@@ -16,7 +16,7 @@ interface OfAgents {
 export async function findAgentSessions(
   catalog: Pick<Catalog, "list">,
   word: string,
-  { by = "name", progress, sha256 }: OfAgents,
+  { by = "message", progress, sha256 }: OfAgents,
 ): Promise<readonly Listed[]> {
   const { found: all } = await catalog.list({ headerOnly: true, agents: AGENTS }, progress);
   const named = filterByName(all, word, "listed", by);

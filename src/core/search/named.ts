@@ -6,7 +6,7 @@ import type { Catalog, Listed, Progress } from "../ports/catalog.ts";
 import { formatTime } from "./listing.ts";
 import { fold } from "./query.ts";
 
-/** Characters of an id that name a session which is moved or deleted; with fewer, a slip of the hand names another. */
+/** Characters of the beginning of an id; with fewer, a word of a sentence or a slip of the hand names a session. */
 export const LEAST_OF_ID = 4;
 /** Bytes of a part of a name. */
 const LEAST_OF_NAME = 3;
@@ -18,11 +18,14 @@ const MOST_LISTED = 10;
 /** The sessions that are looked at first; the others count when none of these fits. */
 export type Preferred = "listed" | "archived" | "both";
 
-/** Kinds of names: whole ids; these and their beginnings; these and whole session names; these and parts of them. */
-export type Naming = "whole" | "id" | "wholeName" | "name";
+/**
+ * Kinds of names: whole ids; these and their beginnings; these and whole session names; these and parts of them; these
+ * and parts of first messages.
+ */
+export type Naming = "whole" | "id" | "wholeName" | "name" | "message";
 
 /** The ways to find a session for each kind of name, in their order. */
-const WAYS: Readonly<Record<Naming, number>> = { whole: 1, id: 2, wholeName: 3, name: 6 };
+const WAYS: Readonly<Record<Naming, number>> = { whole: 1, id: 2, wholeName: 3, name: 5, message: 6 };
 
 /** Returns whether a word names a session by its path. */
 export function isPath(word: string): boolean {
@@ -72,9 +75,9 @@ export function filterByName<One extends Pick<Listed, "id" | "name" | "firstMess
   return [];
 }
 
-/** Returns whether an id begins with a word, which may be in capitals. */
+/** Returns whether a word is an id or names it by its beginning, also in capitals. */
 export function isIdBeginning(id: string, word: string): boolean {
-  return id.toLowerCase().startsWith(word.toLowerCase());
+  return id === word || (word.length >= LEAST_OF_ID && id.toLowerCase().startsWith(word.toLowerCase()));
 }
 
 /** Returns whether a word is the name of a session as it stands. */
@@ -86,8 +89,8 @@ export function isNamed({ name }: Pick<Listed, "name">, word: string): boolean {
 export function describeShared(found: readonly Pick<Listed, "id" | "name">[], word: string): string {
   if (isIdBeginning(found[0].id, word)) return `an id that begins with ${word}. Give more of it.`;
   if (found.every((one) => isNamed(one, word))) return `the name ${word}. Use the beginning of the id.`;
-  const where = found[0].name === null ? "first message" : "name";
-  return `${word} in their ${where}. Give more of it, or the beginning of the id.`;
+  const where = found[0].name === null ? "the beginning of their first message, and no name" : "their name";
+  return `${word} in ${where}. Give more of it, or the beginning of the id.`;
 }
 
 /** The facts of a session that distinguish it from others which a word names, too. */

@@ -1,6 +1,6 @@
 /** Folders: the names in them, their removal, and which of them have names that are not on the medium yet. */
 
-import { basename, dirname, join, normalize } from "node:path";
+import { basename, dirname, isAbsolute, join, normalize } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Disk, FileInfo, Named } from "./disk.ts";
@@ -30,7 +30,7 @@ export function listFolderIfAllowed(disk: Disk, folder: string): Named[] {
 
 /**
  * Returns a test for the paths of a folder, through any links that lead to it. A missing folder is compared by its
- * path.
+ * path. A stored path that is not absolute names no folder.
  */
 export function matchFolder(disk: Disk, folder: string): (path: string | null) => boolean {
   // A slash or a dot at the end changes nothing.
@@ -39,12 +39,12 @@ export function matchFolder(disk: Disk, folder: string): (path: string | null) =
   const found = getInfo(disk, folder);
   const isSame = (path: string): boolean => {
     if (plain(path) === wanted) return true;
-    const other = path === "" || found === null ? null : getInfo(disk, path);
+    const other = found === null ? null : getInfo(disk, path);
     return other !== null && isSameFile(other, found as FileInfo);
   };
   const known = new Map<string, boolean>();
   return (path) => {
-    if (path === null) return false;
+    if (path === null || !isAbsolute(path)) return false;
     const is = known.get(path) ?? isSame(path);
     known.set(path, is);
     return is;

@@ -197,6 +197,23 @@ describe("browse", () => {
     expect([existsSync(file), existsSync(join(place.cwd, "out.md"))]).toEqual([false, true]);
   });
 
+  test("exports into the home folder, and u takes back a copy that f made without a question", async () => {
+    const place = temporaryPlace();
+    const file = said(place, "one", "about one");
+    const { glass, done } = browsing(place);
+    await glass.walk(
+      ["", "1 of 1"],
+      ["e\u0015~/out.md\r", '"about one" is written to'],
+      ["f", '"about one" is copied into a new session.'],
+      ["", "2 of 2"],
+      ["u", "Took back: Forked"],
+      ["", "1 of 1"],
+      ["q"],
+    );
+    await done;
+    expect([existsSync(file), existsSync(join(place.home, "out.md"))]).toEqual([true, true]);
+  });
+
   test("archives and deletes marked sessions as one change, which u takes back; one in use stays", async () => {
     const place = temporaryPlace();
     const files = ["one", "two", "three"].map((id) => said(place, id, `about ${id}`));

@@ -107,6 +107,27 @@ test("relocate --from leaves out sessions in the new directory, and wants anothe
     ["two","one"]`);
 });
 
+test.each(["", "src", "~/src"])("a session whose stored directory is %j is in no directory", async (cwd) => {
+  const place = temporaryPlace();
+  const lost = stored(place, "lost", [userText("a", null, "about lost")], { cwd });
+  const here = process.cwd();
+  const say = playVerbs(place, { lost });
+  for (const dir of ["/", here, `${here}/src`, `${here}/~/src`]) {
+    await say(`
+      $ list --cwd ${dir} --json | sessions
+      []
+      $ search about --cwd ${dir} --count
+      0
+      = 1
+      $ stats --cwd ${dir} --json | totals.sessions
+      0
+      $ delete --cwd ${dir} --yes :: no such sessions
+      $ archive --cwd ${dir} --yes :: no such sessions`);
+    if (dir !== "/") await say(`$ relocate --from ${dir} / --yes :: No session has the directory`);
+  }
+  await say("& {lost}");
+});
+
 test("a session that another process has open stays, the rest moves, and undo takes that back", async () => {
   const { place, one, two, say } = await renamed();
   const server = serveHere(["--session", two, "--events", "none"], { place });
@@ -164,7 +185,7 @@ test("a directory without sessions is answered with those below it, or with a si
     ! Did you mean {...}/old app, with 1 session?
     = 0
     $ search about --cwd 'old ap'
-    Nothing was found.
+    Nothing was found. --tools searches the output of tools, too.
     ! Did you mean {...}/old app, with 1 session?
     $ stats --cwd 'old ap'
     {...}

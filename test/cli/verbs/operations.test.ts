@@ -72,7 +72,8 @@ test("the trash is listed with sizes and ages, by either verb, and a short id ge
     $ list --trash --json | total
     1
     $ trash ffff :: ^Nothing in the trash has the id ffff\\.
-    $ restore SAY ::
+    $ restore SAY !! has no such session
+    $ restore ${TWO} ::
     $ undo :: ^Took back: Restored "say a0000000"\\.$
     $ restore ${TWO.slice(0, 4)} ::
     $ trash

@@ -97,7 +97,7 @@ test("sessions, their paths and numbers; it ends with 1 when nothing is found, a
     $ search timeout --in all --count --json | count
     5
     $ search no such
-    Nothing was found.
+    Nothing was found. --tools searches the output of tools, too.
     = 1
     $ search nosuch --count
     0
@@ -105,12 +105,16 @@ test("sessions, their paths and numbers; it ends with 1 when nothing is found, a
     $ search nosuch --paths
     = 1
     $ search nosuch --sessions
+    Nothing was found. --tools searches the output of tools, too.
+    = 1
+    $ search nosuch --sessions --tools
+    Nothing was found.
     = 1
     $ search nosuch --json | hits
     []
     = 1
     $ search -- --tools
-    Nothing was found.
+    Nothing was found. --tools searches the output of tools, too.
     = 1
     $ list --since march --paths
     + 01aaaaaa
