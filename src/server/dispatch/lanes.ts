@@ -53,9 +53,13 @@ export class Lanes {
     return lane.session;
   }
 
-  /** Returns the session that a call is about when its turn in a lane comes; null for none. */
-  getSession(lane: Lane, { target }: Call): Session | null {
-    return target === undefined ? this.sessionOf(lane) : target;
+  /** Returns the session that a call is about when its turn in a lane comes; null for none, or for one that is not open. */
+  getSession(lane: Lane, { command, params, target }: Call): Session | null {
+    if (target !== undefined) return target;
+    const session = this.sessionOf(lane);
+    const { sessionId = session?.id } = (command.namesNext ? {} : params) as { sessionId?: string };
+    // The main lane has the calls to sessions that are not open, too.
+    return session?.id === sessionId ? session : null;
   }
 
   /** Returns the open session of a lane of its own; null for the main lane, which serves each current session. */
