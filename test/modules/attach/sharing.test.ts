@@ -12,7 +12,7 @@ import type { Entrance } from "../../../src/modules/attach/announcing.ts";
 import { guestAt, heldAlone, LATER, paramsOf, STORES, sessionOf, TREE } from "../../support/hosts.ts";
 import { PID_NAMESPACES, spawnElsewhere } from "../../support/namespaces.ts";
 import { needs } from "../../support/needs.ts";
-import { serveHere, temporaryPlace } from "../../support/server.ts";
+import { type Json, serveHere, temporaryPlace } from "../../support/server.ts";
 import {
   announced,
   held,
