@@ -282,7 +282,9 @@ function chosen(workspace: Workspace, history: History, wanted: WantedOperation,
 function requireLast({ stores }: Workspace, history: History, counts: (one: Operation) => boolean): void {
   const last = history.newest(counts);
   if (last?.final === undefined) return;
-  const next = history.nextToUndo((one) => counts(one) && !stores.lifeCycle.isBack(history.latest(one)));
+  const { lifeCycle } = stores;
+  const hasWayBack = (latest: Operation): boolean => !lifeCycle.isBack(latest) && !lifeCycle.isLost(latest);
+  const next = history.nextToUndo((one) => counts(one) && hasWayBack(history.latest(one)));
   if (next && history.groupOf(last).includes(next)) return;
   const after = next
     ? `The newest that can be undone is ${next.id}: ${next.text} Undo that by its id.`
