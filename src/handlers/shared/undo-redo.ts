@@ -12,6 +12,7 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import { requireWriter } from "../../core/session/writer.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import { notifyAppended } from "./append.ts";
+import { makeOpenHereFailure } from "./closed-sessions.ts";
 import type { CommandContext } from "./command.ts";
 import { describeLeaf, type HookAnswer, veto } from "./hooks.ts";
 import { prepareMove } from "./leaving.ts";
@@ -421,11 +422,7 @@ async function whileClosed<T>(
   const { workspace } = context;
   const open = path === undefined ? undefined : workspace.openAt(path);
   if (!open) return run();
-  if (step !== "swap") {
-    const sentence =
-      "The session is open in this server. close_session closes it, switch_session leaves it for another.";
-    throw new Failure("session_locked", sentence, { sessionId: open.id, sessionPath: path }, { retryable: false });
-  }
+  if (step !== "swap") throw makeOpenHereFailure(open.id, path);
   requireLane(context, open);
   return context.alone(open, async () => {
     await open.commit();
