@@ -1,5 +1,6 @@
 import * as z from "zod";
-import { moveParams, operationId } from "./shared/closed-sessions.ts";
+import { Failure } from "../core/failure.ts";
+import { makeOpenHereFailure, moveParams, operationId } from "./shared/closed-sessions.ts";
 import { defineCommand } from "./shared/command.ts";
 import { damageResult, fidelity, toFidelityResult } from "./shared/shapes.ts";
 
@@ -70,7 +71,12 @@ export default defineCommand({
     },
   },
   async run({ workspace, progress }, { path, group }) {
-    const imported = await workspace.stores.lifeCycle.import(workspace.stores.absolute(path), progress, group);
+    const { lifeCycle } = workspace.stores;
+    const imported = await lifeCycle.import(workspace.stores.absolute(path), progress, group).catch((error) => {
+      if (!(error instanceof Failure) || error.name !== "session_locked") throw error;
+      const holding = workspace.sessions.find(({ file, hasLock }) => hasLock && file === error.details.sessionPath);
+      throw holding ? makeOpenHereFailure(holding.id, holding.file ?? undefined) : error;
+    });
     const { fidelity: report, subagents } = imported;
     return {
       ...imported,

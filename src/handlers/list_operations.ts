@@ -121,10 +121,11 @@ function rowOf({ stores }: Workspace, history: History, operation: Operation): z
   const listed = { operationId, at, kind, sessionId, sessionPath, name, text, ...(second ? { group: first.id } : {}) };
   if (undone) return { ...listed, canUndo: false, undoneBy: undone.id, reason: "It was taken back." };
   if (final !== undefined) return { ...listed, canUndo: false, reason: final };
-  if (history.latest(operation) !== operation && kind !== "undo" && kind !== "redo")
-    return { ...listed, canUndo: true };
-  if (history.latest(operation) !== operation)
-    return { ...listed, canUndo: false, reason: "A later operation goes on from it." };
+  const latest = history.latest(operation);
+  if (stores.lifeCycle.isLost(latest))
+    return { ...listed, canUndo: false, reason: "The trash does not have it any more." };
+  if (latest !== operation && kind !== "undo" && kind !== "redo") return { ...listed, canUndo: true };
+  if (latest !== operation) return { ...listed, canUndo: false, reason: "A later operation goes on from it." };
   if (step === undefined) return { ...listed, canUndo: false, reason: "It has no way back." };
   if (stage === "begun" && stores.lifeCycle.stepOf(operation) === false)
     return { ...listed, canUndo: false, reason: "It was begun, and did not happen: the process ended before." };

@@ -161,6 +161,19 @@ describe("whole sessions", () => {
     expect((await server.result("undo", { operationId: data.next.operationId })).kind).toBe("archive");
   });
 
+  test("what the trash does not have any more cannot be taken back, and no failure advises it", async () => {
+    const { server } = library(2);
+    await server.result("archive_session", two);
+    await server.result("delete_session", one);
+    expect((await operations(server)).map(({ canUndo }) => canUndo)).toEqual([true, true]);
+    await server.result("empty_trash");
+    const rows = (await operations(server)).map(({ kind, canUndo, reason }) => [kind, canUndo, reason]);
+    expect(rows[1]).toEqual(["delete", false, "The trash does not have it any more."]);
+    const { data } = await server.failure("undo");
+    expect(data).toMatchObject({ name: "cannot_undo", next: two });
+    expect((await server.result("undo", { operationId: data.next.operationId })).kind).toBe("archive");
+  });
+
   test("a restoration of what was there already is not taken back, nor a deletion of it", async () => {
     const { server, file } = library();
     const bytes = read(file);

@@ -121,6 +121,19 @@ test("what continues a session that is open here is seen there", async () => {
   expect((await server.result("get_path")).entries.length).toBe(6);
 });
 
+test("a session that this server writes to is not continued, and the failure says how to close it", async () => {
+  const { place, file } = library();
+  const server = serveHere(["--session", file, "--events", "none"], { place });
+  const { sessionId } = await server.result("get_state");
+  await server.result("set_model", { provider: "p", modelId: "m" });
+  const path = put(join(place.home, "incoming", "more.jsonl"), `${read(file)}${userText("b0000000", id(2))}\n`);
+  const { data, message } = await server.failure("import_session", { path });
+  expect(data).toMatchObject({ name: "session_locked", sessionId, sessionPath: file, retryable: false });
+  expect(message).toContain("open in this server. close_session closes it");
+  await server.result("close_session");
+  expect(await outcomeOf(server, path)).toBe("continued");
+});
+
 test("a session that another process writes to is not continued", async () => {
   const { place, server, file } = library();
   const holder = serveHere(["--session", file, "--events", "none"], { place });

@@ -164,6 +164,8 @@ export interface LifeCycle {
   stepOf(operation: Operation): OperationStep | false | undefined;
   /** Returns whether everything is as before an operation on a whole session, so that nothing is left to take back. */
   isBack(operation: Operation): boolean;
+  /** Returns whether the trash does not have any more what an operation put there, so that it cannot be taken back. */
+  isLost(operation: Operation): boolean;
   /**
    * Takes back an operation on a whole session, other than a migration, and returns the new path of the session;
    * undefined in the trash. Throws ground_moved, having changed nothing, when the changed files have changed again.

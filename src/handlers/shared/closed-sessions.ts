@@ -58,8 +58,13 @@ export async function findClosedSession(workspace: Workspace, where: Where, purp
   const file = await located(workspace, requireOneSession(where), purpose);
   const open = workspace.idAt(file);
   if (open === undefined) return file;
+  throw makeOpenHereFailure(open, file);
+}
+
+/** Returns the failure of a change for which a session must not be open in this process. */
+export function makeOpenHereFailure(sessionId: string, sessionPath: string | undefined): Failure {
   const sentence = "The session is open in this server. close_session closes it, switch_session leaves it for another.";
-  throw new Failure("session_locked", sentence, { sessionId: open, sessionPath: file }, { retryable: false });
+  return new Failure("session_locked", sentence, { sessionId, sessionPath }, { retryable: false });
 }
 
 /** Returns where a session is; one of another agent by its id, too, so that the refusal to change it says whose it is. */

@@ -12,6 +12,7 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import { requireWriter } from "../../core/session/writer.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import { notifyAppended } from "./append.ts";
+import { makeOpenHereFailure } from "./closed-sessions.ts";
 import type { CommandContext } from "./command.ts";
 import { describeLeaf, type HookAnswer, veto } from "./hooks.ts";
 import { prepareMove } from "./leaving.ts";
@@ -282,7 +283,9 @@ function chosen(workspace: Workspace, history: History, wanted: WantedOperation,
 function requireLast({ stores }: Workspace, history: History, counts: (one: Operation) => boolean): void {
   const last = history.newest(counts);
   if (last?.final === undefined) return;
-  const next = history.nextToUndo((one) => counts(one) && !stores.lifeCycle.isBack(history.latest(one)));
+  const { lifeCycle } = stores;
+  const hasWayBack = (latest: Operation): boolean => !lifeCycle.isBack(latest) && !lifeCycle.isLost(latest);
+  const next = history.nextToUndo((one) => counts(one) && hasWayBack(history.latest(one)));
   if (next && history.groupOf(last).includes(next)) return;
   const after = next
     ? `The newest that can be undone is ${next.id}: ${next.text} Undo that by its id.`
@@ -419,11 +422,7 @@ async function whileClosed<T>(
   const { workspace } = context;
   const open = path === undefined ? undefined : workspace.openAt(path);
   if (!open) return run();
-  if (step !== "swap") {
-    const sentence =
-      "The session is open in this server. close_session closes it, switch_session leaves it for another.";
-    throw new Failure("session_locked", sentence, { sessionId: open.id, sessionPath: path }, { retryable: false });
-  }
+  if (step !== "swap") throw makeOpenHereFailure(open.id, path);
   requireLane(context, open);
   return context.alone(open, async () => {
     await open.commit();

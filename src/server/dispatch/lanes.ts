@@ -53,9 +53,14 @@ export class Lanes {
     return lane.session;
   }
 
-  /** Returns the session that a call is about when its turn in a lane comes; null for none. */
-  getSession(lane: Lane, { target }: Call): Session | null {
-    return target === undefined ? this.sessionOf(lane) : target;
+  /** Returns the session that a call is about when its turn in a lane comes; null for none, or for one that is not open. */
+  getSession(lane: Lane, { command, params, target }: Call): Session | null {
+    if (target !== undefined) return target;
+    const session = this.sessionOf(lane);
+    const { sessionId = session?.id } = (command.namesNext ? {} : params) as { sessionId?: string };
+    if (session?.id === sessionId || lane === this.sessionless) return session;
+    // The main lane has calls to sessions that are not open, and those that replace its own by a copy of another one.
+    return this.workspace.openWith(sessionId as string) ?? null;
   }
 
   /** Returns the open session of a lane of its own; null for the main lane, which serves each current session. */

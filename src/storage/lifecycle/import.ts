@@ -141,8 +141,13 @@ async function importSource(
     const { file, relation } = found;
     if (relation !== "has all") await deps.requireFree?.(id);
     await copyAttachments(disk, source.path, file);
-    if (relation === "has its beginning") await continueWith(deps, source, log, file);
-    else if (relation === "has some") await addMissing(deps, log, file);
+    try {
+      if (relation === "has its beginning") await continueWith(deps, source, log, file);
+      else if (relation === "has some") await addMissing(deps, log, file);
+    } catch (error) {
+      if (!(error instanceof Failure) || error.name !== "session_locked") throw error;
+      throw new Failure(error.name, error.text, { ...error.details, sessionPath: file });
+    }
     const session = { sessionId: id, sessionPath: file };
     if (relation === "has all") return { ...session, outcome: "known", ...facts };
     return { operationId: noteContinued(deps, log, session, group), ...session, outcome: "continued", ...facts };

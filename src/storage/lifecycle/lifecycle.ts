@@ -24,7 +24,7 @@ import {
 } from "./exclusive.ts";
 import { importAny } from "./import.ts";
 import { FOR_GOOD, makeLeftovers, makeOperation } from "./prune.ts";
-import { describeSession, getTitleFacts, hasHappened, isRestored, runRecorded } from "./recorded.ts";
+import { describeSession, getTitleFacts, hasHappened, isLost, isRestored, runRecorded } from "./recorded.ts";
 import { relocateSession } from "./relocate.ts";
 import { deleteSession, isAllowed, listTrashed, restoreSession } from "./trash.ts";
 import { moveSession, undoOperation } from "./undo-steps.ts";
@@ -61,6 +61,7 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
     isAllowed: (path) => isAllowed(deps, path),
     stepOf: (operation) => hasHappened(deps, operation),
     isBack: (operation) => isRestored(deps, operation),
+    isLost: (operation) => isLost(deps, operation),
     takeBack: (operation, as) => undoOperation(deps, operation, as),
   };
 }

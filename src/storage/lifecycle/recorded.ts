@@ -128,6 +128,8 @@ interface StepJudge<S extends OperationStep> {
   findOutcome(look: StepLook, step: S): OperationStep | false | undefined;
   /** Returns whether everything is as before the step; missing if only its session or store shows that. */
   isRestored?(look: StepLook, step: S): boolean;
+  /** Returns whether the trash does not have its files any more; missing if it puts none there. */
+  isLost?(look: StepLook, step: S): boolean;
 }
 
 const MOVE: StepJudge<StepOf<"move" | "relocate" | "return">> = {
@@ -152,6 +154,10 @@ const JUDGES: { readonly [K in OperationStep["do"]]: StepJudge<StepOf<K>> } = {
   trash: {
     findOutcome: ({ deps, operation }, step) => trashedAs(deps, operation, step),
     isRestored: ({ hasSession }, { from }) => hasSession(from),
+    isLost({ deps, operation, isThere }, { from, item }) {
+      if ((item !== undefined && isInTrash(deps.disk, item)) || isThere(from)) return false;
+      return findItemFrom(deps, from, operation.sessionId) === undefined;
+    },
   },
   convert: {
     findOutcome({ deps, isThere }, step) {
@@ -173,6 +179,8 @@ const JUDGES: { readonly [K in OperationStep["do"]]: StepJudge<StepOf<K>> } = {
       return item !== undefined && isInTrash(deps.disk, item) && { ...step, item };
     },
     isRestored: ({ isThere }, { files }) => files.every(isThere),
+    isLost: ({ deps, isThere }, { files, item }) =>
+      !(item !== undefined && isInTrash(deps.disk, item)) && !files.every(isThere),
   },
   unprune: {
     findOutcome({ deps, operation, isThere }, step) {
@@ -188,6 +196,11 @@ const JUDGES: { readonly [K in OperationStep["do"]]: StepJudge<StepOf<K>> } = {
  */
 export function isRestored(deps: LifecycleDeps, operation: Operation): boolean {
   return judge(deps, operation, (judge, look, step) => judge.isRestored?.(look, step)) ?? false;
+}
+
+/** Returns whether the trash does not have any more what an operation put there. */
+export function isLost(deps: LifecycleDeps, operation: Operation): boolean {
+  return judge(deps, operation, (judge, look, step) => judge.isLost?.(look, step)) ?? false;
 }
 
 /** Returns what a step's judge answers; undefined without a step, and if the disk or a path refuses to be looked at. */

@@ -1,16 +1,18 @@
 /** Sharing a session over the wire: who may join whom, and what the other end may do wrong. */
 
 import { once } from "node:events";
-import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, type TestOptions, test, vi } from "vitest";
+import { commonParams } from "../../../src/handlers/shared/command.ts";
+import { commandTable } from "../../../src/handlers/shared/table.ts";
 import type { Entrance } from "../../../src/modules/attach/announcing.ts";
 import { guestAt, heldAlone, LATER, paramsOf, STORES, sessionOf, TREE } from "../../support/hosts.ts";
 import { PID_NAMESPACES, spawnElsewhere } from "../../support/namespaces.ts";
 import { needs } from "../../support/needs.ts";
-import { serveHere, temporaryPlace } from "../../support/server.ts";
+import { type Json, serveHere, temporaryPlace } from "../../support/server.ts";
 import {
   announced,
   held,
@@ -83,6 +85,39 @@ acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) =>
     expect(await second.result("get_state")).not.toHaveProperty("holder");
     expect(paramsOf(second, "session_owner_changed")).toHaveLength(1);
   });
+});
+
+/** The commands that change the session that their `sessionId` names; new_session changes none. */
+const OF_NAMED = commandTable.filter(
+  ({ name, effect, params }) =>
+    params.shape.sessionId === commonParams.sessionId && effect !== "read" && name !== "new_session",
+);
+
+describe("in a server that has joined the holder of its current session, a session that is not open is not found", () => {
+  test.each(["jsonrpc", "pi"])("by any command that changes one, in the dialect %s", async (dialect) => {
+    const { file, place } = await held();
+    const server = serveHere(["--session", file, ...QUIET, "--dialect", dialect], { place });
+    const ask = async (name: string, params: Json): Promise<Json> => {
+      if (dialect === "jsonrpc") return (await server.request(name, params)).error?.data.name;
+      server.send({ id: name, type: name, ...params });
+      return (await server.next()).code;
+    };
+    await ask("append", said("joined"));
+    const before = readFileSync(file, "utf8");
+    for (const { name, example } of OF_NAMED)
+      expect(await ask(name, { ...(example.params as Json), sessionId: "not-open" }), name).toBe("session_not_found");
+    expect(readFileSync(file, "utf8")).toBe(before);
+  });
+});
+
+test("a fork of a session whose holder was joined, and which is not the current one, has what was acknowledged", async () => {
+  const { file, place } = await held();
+  const server = serveHere(["--session", join(place.home, "own.jsonl"), ...QUIET], { place });
+  const { sessionId } = await server.result("open_session", { sessionPath: file });
+  await server.result("append", { ...said("joined"), sessionId });
+  const { leafId: entryId } = await server.result("append", { ...said("last"), sessionId });
+  await server.result("fork", { sessionId, entryId, position: "at" });
+  expect((await texts(server)).slice(-2)).toEqual(["joined", "last"]);
 });
 
 test("a hook is asked of the host whose command causes it, and the call can be cancelled meanwhile", async () => {
