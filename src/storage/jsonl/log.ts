@@ -314,9 +314,10 @@ export class JsonlBackend implements Backend {
       throw error;
     }
     if (now.size !== start + bytes.length) return null;
-    end.setWhole(start + bytes.length, end.lines + lines.length);
+    const written = lines.length + (sealed ? 1 : 0);
+    end.setWhole(start + bytes.length, end.lines + written);
     file.wrote(now, end.size, bytes);
-    if (this.state.isSynced) this.tail.notePending(start, bytes, lines.length);
+    if (this.state.isSynced) this.tail.notePending(start, bytes, written);
     return start + (sealed ? 1 : 0);
   }
 

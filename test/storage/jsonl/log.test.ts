@@ -51,6 +51,31 @@ test.each([
 
 test("a head that another program changes while the file is read is seen, wherever in the file it is", () => {
   const root = temporaryFolder();
+test.each([
+  ["half a line", '{"half', ["bad_line"]],
+  ["the head of an entry", userText("torn", id(2), "never ends").slice(0, -9), ["bad_body"]],
+  ["a last line of its own without a line feed", userText("whole", id(2)), []],
+])(
+  "%s of another program, which an append closes, is what an opening finds there, and lines are counted on",
+  (_, rest, kinds) => {
+    const disk = diskWith(TWO);
+    disk.clock = () => BEGINNING;
+    const log = jsonlOn(disk).open(FILE);
+    log.append([toBytes(chain(1, 2)[0])]);
+    writeBehind(disk, FILE, rest);
+    log.append([toBytes(chain(1, 3)[0])]);
+    writeBehind(disk, FILE, "no entry\n");
+    log.refresh();
+    const fresh = jsonlOn(disk).open(FILE);
+    for (const one of [log, fresh]) textsOf(one);
+    const [found, wanted] = [log, fresh].map(({ damage }) => damage.toSorted((a, b) => a.byteOffset - b.byteOffset));
+    expect(wanted.map(({ kind }) => kind)).toEqual([...kinds, "bad_line"]);
+    expect(found).toEqual(wanted);
+    expect(idsOf(log)).toEqual(idsOf(fresh));
+    for (const one of [log, fresh]) one.close();
+  },
+);
+
   const path = join(root, "session.jsonl");
   const lines = range(0, 1000).map((n) => userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(700)));
   writeFileSync(path, fileText(headerText(), ...lines));
