@@ -324,12 +324,11 @@ export class JsonlBackend implements Backend {
   create(count: number): void {
     const { end, state } = this;
     const held = this.entries.unwrittenLines(0, count).lines;
-    const { headerLine } = this.stored;
+    const { header, headerLine } = this.stored;
     const bytes = encodeFile([headerLine, ...held], false);
     let published: Published;
-    if (this.isGivenId) requireNewId(this.disk, this.path, this.stored.header);
     try {
-      published = createFile(this.disk, state, this.path, bytes, this.options.env.now());
+      published = createFile(this.options, state, this.path, bytes, this.isGivenId ? header : undefined);
     } catch (error) {
       throw isNameTaken(error) ? this.nameTaken() : error;
     }
