@@ -1,6 +1,7 @@
 /** Puts a session file in its place in one step: a new one, or one that replaces the session's with repaired lines. */
 
 import { dirname, join } from "node:path";
+import { crc32 } from "node:zlib";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { replaceMember, type SessionHeader, toFileNamePart } from "../../core/format/entry.ts";
@@ -15,12 +16,12 @@ import { readHeader } from "../fs/header.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { locateLockInFolder } from "../locks/lock-paths.ts";
-import type { Lock } from "../locks/locks.ts";
+import { isLock, type Lock, type Locks } from "../locks/locks.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { makeOtherProgramFailure } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { LF } from "../log/lines.ts";
-import type { WriteState } from "../log/write-state.ts";
+import type { FileLogOptions, WriteState } from "../log/write-state.ts";
 import type { SessionFile } from "./session-file.ts";
 
 /** A file that was put in its place: its descriptor, and its lock, which is held. */
@@ -47,11 +48,41 @@ export function encodeFile(lines: readonly Uint8Array[], sealed: boolean): Uint8
   return bytes;
 }
 
-/** Creates the file of a new session. Throws EEXIST when the name is taken. */
-export function createFile(disk: Disk, state: WriteState, path: string, bytes: Uint8Array, now: number): Published {
+/**
+ * Creates the file of a new session. Throws EEXIST when the name is taken, and already_exists when another session has the
+ * `given` id.
+ */
+export function createFile(
+  { disk, locks, env }: FileLogOptions,
+  state: WriteState,
+  path: string,
+  bytes: Uint8Array,
+  given?: SessionHeader,
+): Published {
   state.unsynced.addFound(makeFolderIn(disk, dirname(path)));
-  sweepTemporaryFiles(disk, dirname(path), now);
-  return publishLocked(disk, state, path, (fd) => writeAll(disk, fd, bytes));
+  sweepTemporaryFiles(disk, dirname(path), env.now());
+  const idLock = given && lockId(disk, locks, dirname(path), given.id);
+  try {
+    if (given) requireNewId(disk, path, given);
+    return publishLocked(disk, state, path, (fd) => writeAll(disk, fd, bytes));
+  } finally {
+    idLock?.release();
+  }
+}
+
+/** No file has such an inode: the locks of ids are next to those of files. */
+const NO_INODE = 2 ** 48;
+
+/**
+ * Locks an id in a folder while its session is created there: two processes that looked for it at the same moment would both
+ * find it free. Throws already_exists if another process creates it.
+ */
+function lockId(disk: Disk, locks: Locks, folder: string, id: string): Lock {
+  const { device, inode } = disk.info(folder);
+  const key = NO_INODE + crc32(`${inode}/${id}`);
+  const acquired = locks.acquire({ device, inode: key }, locateLockInFolder(folder, key));
+  if (!isLock(acquired)) throw makeBegunFailure(id);
+  return acquired;
 }
 
 /**
@@ -66,13 +97,17 @@ export function requireNewId(disk: Disk, path: string, { id, cwd }: SessionHeade
     const sessionPath = join(folder, name);
     const other = readHeader(disk, sessionPath);
     if (other?.id !== id || other.cwd !== cwd || sessionPath === path) continue;
-    const text = {
-      what: `Another program began a session with the id ${id} meanwhile.`,
-      state: "Nothing was written.",
-      advice: "switch_session opens that one.",
-    };
-    throw new Failure("already_exists", text, { sessionId: id, sessionPath });
+    throw makeBegunFailure(id, sessionPath);
   }
+}
+
+function makeBegunFailure(sessionId: string, sessionPath?: string): Failure {
+  const text = {
+    what: `Another program began a session with the id ${sessionId} meanwhile.`,
+    state: "Nothing was written.",
+    advice: "switch_session opens that one.",
+  };
+  return new Failure("already_exists", text, { sessionId, ...(sessionPath === undefined ? {} : { sessionPath }) });
 }
 
 function publishLocked(

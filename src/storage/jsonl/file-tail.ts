@@ -5,8 +5,10 @@
 
 import { crc32 } from "node:zlib";
 import { areSameBytes } from "../../core/json/json.ts";
+import { writeAll } from "../fs/disk.ts";
 import { quarantine } from "../fs/quarantine.ts";
 import { isSameStamp } from "../fs/stamps.ts";
+import { LF } from "../log/lines.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
 import type { OtherWriters } from "./other-writers.ts";
 import type { ScannedParts } from "./scan.ts";
@@ -73,26 +75,20 @@ export class FileTail {
 
   /**
    * Moves a torn write to quarantine, under a name with the session's id, if its writer is dead: a server of ours that died
-   * with the lock, or a program that wrote nothing for two seconds. Otherwise the next write closes it with a line feed.
-   * Returns whether the next write must begin with one. The lock is held.
+   * with the lock, or a program that wrote nothing for two seconds. Otherwise it is a line of the file from here on.
+   * Returns whether the next write must begin with a line feed. The lock is held.
    */
   seal(sessionId: string): boolean {
     const { file, entries, records, end } = this.parts;
     const { torn: start } = end;
     if (start < 0) return end.isUnterminated;
-    if (!this.others.isWriterGone) {
-      end.torn = -1;
-      return true;
-    }
+    if (!this.others.isWriterGone) return this.close();
     const bytes = file.read(start, end.size - start);
     const { options } = this;
     const name = `${sessionId}-${start}`;
     const keptAt = quarantine(file.disk, options.quarantine, name, bytes, options.durability === "sync");
     // While the stamp is the same, these are the bytes that were judged. Otherwise their writer is still at work.
-    if (!file.seen || !isSameStamp(file.info(), file.seen)) {
-      end.torn = -1;
-      return true;
-    }
+    if (!file.seen || !isSameStamp(file.info(), file.seen)) return this.close();
     file.disk.truncate(file.fd, start);
     records.reader.closeWindow();
     end.size = start;
@@ -105,6 +101,24 @@ export class FileTail {
     );
     if (index >= 0) damage[index] = { ...damage[index], keptAt };
     return end.isUnterminated;
+  }
+
+  /** Ends the torn write with a line feed, and reads the line that it is then. Returns whether its line feed is missing. */
+  private close(): boolean {
+    const { file, entries, records, end } = this.parts;
+    const { count } = entries.nodes;
+    // The place after entries that are held in memory is theirs.
+    if (count > 0 && records.starts.values[count - 1] < 0) {
+      end.torn = -1;
+      return true;
+    }
+    writeAll(file.disk, file.fd, LF);
+    file.seen = undefined;
+    records.reader.doubt();
+    this.others.readTail();
+    if (end.torn < 0) return end.isUnterminated;
+    end.torn = -1;
+    return true;
   }
 
   /** Cuts back to `size` after a failed write of `attempted`, if the rest is ours; else leaves it to be judged. */

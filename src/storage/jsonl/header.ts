@@ -1,11 +1,23 @@
 /** The header line of a session file: as it is read, migrated, or made up for a damaged one. */
 
+import { basename, dirname, isAbsolute, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { CURRENT_VERSION, parseSessionHeader, type SessionHeader, toReadableHeader } from "../../core/format/entry.ts";
+import {
+  CURRENT_VERSION,
+  parseSessionHeader,
+  SESSION_ID,
+  type SessionHeader,
+  toReadableHeader,
+} from "../../core/format/entry.ts";
 import { migrateHeader } from "../../core/format/older-versions.ts";
-import { concat, getMembers, toBytes } from "../../core/json/json.ts";
-import { parseIdInName } from "../fs/header.ts";
+import { concat, decodeText, getMembers, toBytes } from "../../core/json/json.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Disk } from "../fs/disk.ts";
+import { listNames } from "../fs/folders.ts";
+import { parseIdInName, readHeader } from "../fs/header.ts";
+import { isSessionName, toFolderName } from "../fs/paths.ts";
+import type { SessionFile } from "./session-file.ts";
 
 /** A header, and its consequences for the file. */
 export interface FileHeader {
@@ -49,21 +61,95 @@ export function parseHeader(line: Uint8Array): FileHeader | null {
   return { header, headerLine: withoutMember(line, "leafId"), version, isOutdated: true };
 }
 
-/** Makes a header in place of a damaged one. The session can then be read, and repaired or cloned to be written. */
-export function makeHeader(file: string, modified: number, sha256: (b: Uint8Array) => string): FileHeader {
-  const id = parseIdInName(file) ?? `damaged-${sha256(toBytes(file)).slice(0, 16)}`;
-  const timestamp = new Date(modified).toISOString();
-  const header: SessionHeader = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd: "" };
+/**
+ * Makes a header in place of a damaged one, of the facts that its line, the file's name and the file's folder still have. The
+ * session can then be read, and repaired or cloned to be written.
+ */
+export function makeHeader({ disk, path, seen }: SessionFile, line: Uint8Array, sha256: Env["sha256"]): FileHeader {
+  const read = readRemains(line);
+  const name = basename(path);
+  const named = GIVEN_NAME.exec(name);
+  const fromName = { id: named?.[2], timestamp: named?.[1].replace(/T(..)-(..)-(..)-/, "T$1:$2:$3.") };
+  const fromFolder = read.cwd === undefined ? findDirectory(disk, dirname(path)) : undefined;
+  const id = fromName.id ?? read.id ?? parseIdInName(path) ?? `damaged-${sha256(toBytes(path)).slice(0, 16)}`;
+  const header: SessionHeader = {
+    type: "session",
+    version: CURRENT_VERSION,
+    id,
+    timestamp: read.timestamp ?? fromName.timestamp ?? new Date(seen?.modified ?? 0).toISOString(),
+    cwd: read.cwd ?? fromFolder ?? "",
+    ...(read.parentSession === undefined ? {} : { parentSession: read.parentSession }),
+  };
+  const sources = [
+    ["id", id === fromName.id ? NAME : id === read.id ? LINE : OTHER],
+    ["timestamp", read.timestamp ? LINE : fromName.timestamp ? NAME : OTHER],
+    ["cwd", read.cwd ? LINE : fromFolder ? "from the other sessions of its folder" : LOST],
+    ["parentSession", read.parentSession ? LINE : LOST],
+  ];
+  const origins = [...new Set(sources.map(([, from]) => from))].map((from) => {
+    const members = sources.filter((source) => source[1] === from).map(([member]) => member);
+    return `${members.join(", ")} ${from}`;
+  });
   return {
     header,
     headerLine: toBytes(JSON.stringify(header)),
     version: CURRENT_VERSION,
     readOnly: new Failure(
       "read_only",
-      "The session's header is damaged, so it can be read but not written. repair_session gives it a new one, without the directory and the parent that nothing names any more; clone copies it.",
+      `The session's header is damaged, so it can be read but not written. repair_session gives it a new one: ${origins.join("; ")}. clone copies it.`,
     ),
-    damage: { kind: "bad_header", reason: "the file has no header", salvaged: false },
+    damage: {
+      kind: "bad_header",
+      reason: `the file has no header; a new one has ${origins.join("; ")}`,
+      salvaged: false,
+    },
   };
+}
+
+/** The name of a session file as we give it: the time, then the id. */
+const GIVEN_NAME = /^(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z)_([^_]+)\.jsonl$/;
+/** Where a member of a new header comes from. */
+const LINE = "from the damaged line";
+const NAME = "from the file's name";
+const OTHER = "made up";
+const LOST = "not found";
+
+/** Returns the members that are legible in a damaged header's line. An entry's line has none of a header. */
+function readRemains(line: Uint8Array): Partial<Record<"id" | "timestamp" | "cwd" | "parentSession", string>> {
+  const text = decodeText(line);
+  // No member of a header is an object, so that another record begins at the next brace.
+  const next = text.indexOf("{", 1);
+  const own = next < 0 ? text : text.slice(0, next);
+  if (own.includes('"parentId"')) return {};
+  const find = (name: string, isValid: (value: string) => boolean): string | undefined => {
+    const [, written] = new RegExp(`"${name}"\\s*:\\s*("(?:[^"\\\\]|\\\\.)+")`).exec(own) ?? [];
+    try {
+      const value = written === undefined ? undefined : (JSON.parse(written) as string);
+      return value !== undefined && !value.includes("\ufffd") && isValid(value) ? value : undefined;
+    } catch {
+      return undefined;
+    }
+  };
+  return {
+    id: find("id", (value) => SESSION_ID.test(value)),
+    timestamp: find("timestamp", (value) => /^\d{4}-\d\d-\d\dT/.test(value) && !Number.isNaN(Date.parse(value))),
+    cwd: find("cwd", isAbsolute),
+    parentSession: find("parentSession", () => true),
+  };
+}
+
+/** Returns the directory that all other sessions of a folder have, if the folder is the one of that directory. */
+function findDirectory(disk: Disk, folder: string): string | undefined {
+  const found = new Set<string>();
+  try {
+    for (const name of listNames(disk, folder).filter(isSessionName)) {
+      const cwd = readHeader(disk, join(folder, name))?.cwd;
+      if (typeof cwd === "string" && toFolderName(cwd) === basename(folder)) found.add(cwd);
+    }
+  } catch {
+    // The folder cannot be listed.
+  }
+  return found.size === 1 ? [...found][0] : undefined;
 }
 
 /** Returns the version of a header: 1 if it has none, 0 if its value is not a version. */

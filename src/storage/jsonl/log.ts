@@ -314,21 +314,21 @@ export class JsonlBackend implements Backend {
       throw error;
     }
     if (now.size !== start + bytes.length) return null;
-    end.setWhole(start + bytes.length, end.lines + lines.length);
+    const written = lines.length + (sealed ? 1 : 0);
+    end.setWhole(start + bytes.length, end.lines + written);
     file.wrote(now, end.size, bytes);
-    if (this.state.isSynced) this.tail.notePending(start, bytes, lines.length);
+    if (this.state.isSynced) this.tail.notePending(start, bytes, written);
     return start + (sealed ? 1 : 0);
   }
 
   create(count: number): void {
     const { end, state } = this;
     const held = this.entries.unwrittenLines(0, count).lines;
-    const { headerLine } = this.stored;
+    const { header, headerLine } = this.stored;
     const bytes = encodeFile([headerLine, ...held], false);
     let published: Published;
-    if (this.isGivenId) requireNewId(this.disk, this.path, this.stored.header);
     try {
-      published = createFile(this.disk, state, this.path, bytes, this.options.env.now());
+      published = createFile(this.options, state, this.path, bytes, this.isGivenId ? header : undefined);
     } catch (error) {
       throw isNameTaken(error) ? this.nameTaken() : error;
     }

@@ -139,6 +139,11 @@ export class OtherWriters {
     return { kind: "grown", first };
   }
 
+  /** Adds the line that a torn write at the end is once a line feed follows it. */
+  readTail(): void {
+    this.addGrowth(false);
+  }
+
   /** Finds our lines after another program wrote at the same time: only the file shows where. Throws storage_failed. */
   findOwn(lines: readonly Uint8Array[]): void {
     const { state } = this;

@@ -263,13 +263,13 @@ export class LineScanner {
     // Copied: the buffer will be used again, and a slice of a Buffer shares its memory.
     const line = Uint8Array.from(bytes.subarray(start === 0 ? getMarkLength(bytes) : 0));
     if (isBlank(line)) return;
-    const { disk, fd, path, seen } = this.file;
+    const { disk, fd, path } = this.file;
     const first = parseHeader(line);
     const late = first ? undefined : findHeader(disk, fd);
     const parsed = first ?? (late ? parseHeader(Uint8Array.from(late.line)) : null);
     if (!parsed && !hasEntriesNearby(disk, fd))
       throw makeNotASessionFailure(path, `line ${number} is not a header with type session and an id`);
-    this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.env.sha256);
+    this.stored = parsed ?? makeHeader(this.file, line, this.env.sha256);
     if (late) this.headerStart = late.start;
     const { damage } = this.stored;
     this.entries.isNewer = damage?.kind === "newer_version";

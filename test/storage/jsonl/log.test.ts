@@ -4,16 +4,18 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { decodeText, toBytes } from "../../../src/core/json/json.ts";
+import type { SessionHeader } from "../../../src/core/format/entry.ts";
+import { decodeText, parse, toBytes } from "../../../src/core/json/json.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { JsonlBackend } from "../../../src/storage/jsonl/log.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { BEGINNING, testEnv } from "../../support/env.ts";
 import { chain, fileText, headerText, id, SESSION, TIME, userText } from "../../support/lines.ts";
+import { type LockTable, locksOf } from "../../support/locks.ts";
 import { range, share } from "../../support/random.ts";
 import { temporaryFolder } from "../../support/server.ts";
-import { diskWith, FILE, idsOf, jsonlOn, logOf, QUARANTINE, textsOf } from "../../support/sessions.ts";
+import { diskWith, FILE, FOLDER, idsOf, jsonlOn, logOf, QUARANTINE, textsOf } from "../../support/sessions.ts";
 import { keepsTheContract } from "../contract.ts";
 import { writeBehind } from "../other-writers.ts";
 import { harnessOn } from "./harness.ts";
@@ -47,6 +49,56 @@ test.each([
   expect(decodeText(disk.content(FILE) as Uint8Array)).toBe(wanted);
   const kept = disk.paths().filter((path) => path.startsWith(QUARANTINE));
   expect(kept.map((path) => decodeText(disk.content(path) as Uint8Array))).toEqual(previousHolderDied ? [TORN] : []);
+});
+
+test.each([
+  ["half a line", '{"half', ["bad_line"]],
+  ["the head of an entry", userText("torn", id(2), "never ends").slice(0, -9), ["bad_body"]],
+  ["a last line of its own without a line feed", userText("whole", id(2)), []],
+])(
+  "%s of another program, which an append closes, is what an opening finds there, and lines are counted on",
+  (_, rest, kinds) => {
+    const disk = diskWith(TWO);
+    disk.clock = () => BEGINNING;
+    const log = jsonlOn(disk).open(FILE);
+    log.append([toBytes(chain(1, 2)[0])]);
+    writeBehind(disk, FILE, rest);
+    log.append([toBytes(chain(1, 3)[0])]);
+    writeBehind(disk, FILE, "no entry\n");
+    log.refresh();
+    const fresh = jsonlOn(disk).open(FILE);
+    for (const one of [log, fresh]) textsOf(one);
+    const [found, wanted] = [log, fresh].map(({ damage }) => damage.toSorted((a, b) => a.byteOffset - b.byteOffset));
+    expect(wanted.map(({ kind }) => kind)).toEqual([...kinds, "bad_line"]);
+    expect(found).toEqual(wanted);
+    expect(idsOf(log)).toEqual(idsOf(fresh));
+    for (const one of [log, fresh]) one.close();
+  },
+);
+
+test("of two processes that begin a session with one id at the same moment one does, and the other is refused", () => {
+  const disk = new FaultDisk();
+  disk.makeFolder(FOLDER);
+  const table: LockTable = new Map();
+  const [header, entry] = [headerText(), chain(1)[0]].map((line) => toBytes(line));
+  const [first, second] = ["first", "second"].map((client) => {
+    const file = `${FOLDER}/${client}_${SESSION}.jsonl`;
+    const beginning = { header: parse(header) as SessionHeader, headerLine: header, file, isGivenId: true };
+    return jsonlOn(disk, { locks: locksOf(client, table) }).create(beginning);
+  });
+  const { create } = disk;
+  disk.create = (...args) => {
+    disk.create = create;
+    // The first has seen that the id is free.
+    const refused = { name: "already_exists", details: expect.objectContaining({ sessionId: SESSION }) };
+    expect(() => second.append([entry])).toThrow(expect.objectContaining(refused));
+    return create.apply(disk, args);
+  };
+  first.append([entry]);
+  expect(() => second.append([entry])).toThrow(expect.objectContaining({ name: "already_exists" }));
+  expect(disk.paths().filter((path) => path.includes(SESSION))).toEqual([first.file]);
+  for (const log of [first, second]) log.close();
+  expect([...table]).toEqual([]);
 });
 
 test("a head that another program changes while the file is read is seen, wherever in the file it is", () => {

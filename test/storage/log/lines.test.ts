@@ -9,7 +9,7 @@ import { readHeader } from "../../../src/storage/fs/header.ts";
 import { CHUNK, scanLines } from "../../../src/storage/log/lines.ts";
 import { appendMessages as append, messageDraft } from "../../support/change-faults.ts";
 import { verify } from "../../support/corruption.ts";
-import { chain, entryText, fileText, headerText, id, linesOf, SESSION, userText } from "../../support/lines.ts";
+import { chain, entryText, fileText, headerText, id, linesOf, SESSION, TIME, userText } from "../../support/lines.ts";
 import { forSeeds, isEvery, range, share } from "../../support/random.ts";
 import {
   diskWith,
@@ -284,6 +284,28 @@ describe("headers", () => {
     expect(log.readOnly).toMatchObject({ name: "read_only" });
     expect(log.header).toMatchObject({ type: "session", id: expect.stringMatching(/./) });
     expect(() => log.append([toBytes(userText(id(9), id(2)))])).toThrow(expect.objectContaining({ name: "read_only" }));
+  });
+
+  const DAMAGED = `{"type":"sess\0${HEADER.slice(15)}`;
+  const NAMED = `2025-11-14T08-17-33-904Z_${id(7)}.jsonl`;
+  test.each<[string, string, string, Record<string, unknown>]>([
+    ["the line", DAMAGED, "session.jsonl", { id: SESSION, timestamp: TIME, cwd: "/home/me/project" }],
+    [
+      "its parent, too",
+      DAMAGED.replace("}", ',"parentSession":"/old.jsonl"}'),
+      "session.jsonl",
+      { parentSession: "/old.jsonl", cwd: "/home/me/project" },
+    ],
+    ["name and folder", "{", NAMED, { id: id(7), timestamp: "2025-11-14T08:17:33.904Z", cwd: "/home/me/project" }],
+    ["no entry's line", chain(1)[0], NAMED, { id: id(7), timestamp: "2025-11-14T08:17:33.904Z" }],
+  ])("that are damaged keep the facts of %s when they are repaired", (_, line, name, wanted) => {
+    const folder = "/sessions/--home-me-project--";
+    const disk = diskWith(fileText(line, ...chain(2)), `${folder}/${name}`);
+    disk.put(`${folder}/other.jsonl`, toBytes(fileText(headerText({ id: "other" }))));
+    const log = jsonlOn(disk).open(`${folder}/${name}`);
+    log.repair();
+    log.close();
+    expect(jsonlOn(disk).open(`${folder}/${name}`).header).toMatchObject(wanted);
   });
 
   test("that are missing are, too, and the first entry is not lost", () => {
