@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { getInfo } from "../../storage/fs/files.ts";
 import { listFolder } from "../../storage/fs/folders.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
-import { doEach, type EachResult, getEachStatus, isFailed, printEach } from "../bulk.ts";
+import { doEach, type EachResult, formatFailures, getEachStatus, isFailed } from "../bulk.ts";
 import { UsageError } from "../options.ts";
 import { findAgentFile } from "../sessions.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -29,7 +29,7 @@ export default defineVerb<EachResult<ImportedOne>>({
     if (!flags.has("--json")) hintAtDirectories(asking, findImported(result));
     return result;
   },
-  print(result, given, page) {
+  print(result, _given, page) {
     if (!("results" in result)) return formatImport(result, page);
     const done = findImported(result);
     const of = (...outcomes: ImportedOne["outcome"][]): number =>
@@ -39,7 +39,7 @@ export default defineVerb<EachResult<ImportedOne>>({
     const made = of("new", "conflict");
     const them = made === 1 ? "it" : "them";
     return [
-      ...printEach<ImportedOne>(() => []).print(result, given, page),
+      ...formatFailures(result),
       ...(made > 0 ? [`${count(made, "session is", "sessions are")} imported; undo takes ${them} back.`] : []),
       ...(known > 0 ? [`${count(known, "session was", "sessions were")} here already.`] : []),
       ...(of("continued") > 0
