@@ -35,7 +35,7 @@ export default defineVerb<EachResult<ImportedOne>>({
     const of = (...outcomes: ImportedOne["outcome"][]): number =>
       done.filter(({ outcome }) => outcomes.includes(outcome)).length;
     const known = of("known");
-    const damaged = done.filter(({ damage }) => damage.length > 0).length;
+    const damaged = done.filter(({ damage }) => damage.length > 0).map(({ sessionPath }) => sessionPath);
     const made = of("new", "conflict");
     const them = made === 1 ? "it" : "them";
     return [
@@ -45,7 +45,10 @@ export default defineVerb<EachResult<ImportedOne>>({
       ...(of("continued") > 0
         ? [`${count(of("continued"), "session has", "sessions have")} the rest now, which cannot be undone.`]
         : []),
-      ...(damaged > 0 ? [`${count(damaged, "file has", "files have")} damage, which is copied unchanged.`] : []),
+      ...(damaged.length > 0
+        ? [`${count(damaged.length, "file has", "files have")} damage, which is copied unchanged:`]
+        : []),
+      ...damaged.map((path) => `  ${shortenPath(path, page.home)}`),
     ];
   },
   status: getEachStatus,
@@ -70,13 +73,18 @@ function listSessionFiles(asking: VerbContext, operand: string): string[] | unde
 }
 
 /** Says which directories of the imported sessions are none here, and how they get others. */
-function hintAtDirectories({ disk, cwd: here, say }: VerbContext, imported: readonly ImportedOne[]): void {
+function hintAtDirectories({ disk, cwd: here, say, page }: VerbContext, imported: readonly ImportedOne[]): void {
   const taken = imported.filter(({ outcome }) => outcome !== "known");
   const missing = taken.filter(({ cwd }) => cwd && getInfo(disk, toAbsolutePath(cwd, here))?.kind !== "folder");
   const [first, ...others] = new Set(missing.map(({ cwd }) => cwd));
   if (first === undefined) return;
   const more = others.length === 0 ? "" : ` and ${count(others.length, "other directory", "other directories")}`;
   const which = imported.length === 1 ? shortenId(imported[0].sessionId) : `--from '${first}'`;
+  // A redacted export writes a home as ~.
+  const { home } = page();
+  const own = home !== undefined && /^~\/[\w./-]+$/.test(`${first}`) ? join(home, `${first}`.slice(2)) : undefined;
+  if (own !== undefined && getInfo(disk, own)?.kind === "folder")
+    return say(`The directory ${first} has another home${more}. relocate ${which} ${first} moves to yours.`);
   say(`This machine has no ${first}${more}. relocate ${which} <dir> moves to another directory.`);
 }
 
