@@ -2,7 +2,6 @@
 
 import { formatTime } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
-import { parseQuery } from "../core/search/query.ts";
 import { requireYes } from "./confirmed.ts";
 import { hintAtDirectory } from "./directory-hint.ts";
 import { INTERRUPTED } from "./interrupts.ts";
@@ -93,9 +92,9 @@ async function findChosenSessions(
   if (operands.length > 0) throw new UsageError("Name sessions, or choose them by options, not both.");
   const choice = parseChoice(asking, flags);
   // Without words, it would be every session.
-  if (choice.query !== undefined && parseQuery(choice.query) === null) throw new UsageError("--query needs words.");
+  if (choice.query?.trim() === "") throw new UsageError("--query needs words.");
   const { sessions } = await asking.ask("list_sessions", { ...choice, archived, holders: true });
-  if (choice.cwd !== undefined && sessions.length === 0) await hintAtDirectory(asking, choice.cwd);
+  if (choice.cwd !== undefined && sessions.length === 0) await hintAtDirectory(asking, choice.cwd, archived);
   return sessions;
 }
 

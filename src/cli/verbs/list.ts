@@ -98,7 +98,7 @@ export default defineVerb({
       limit: parsePositive(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
     if (choice.cwd !== undefined && result.total === 0 && !flags.has("--json"))
-      await hintAtDirectory(asking, choice.cwd);
+      await hintAtDirectory(asking, choice.cwd, flags.has("--archived"));
     return result;
   },
   isExact: ({ flags }) => flags.has("--paths"),

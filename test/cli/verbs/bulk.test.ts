@@ -177,9 +177,9 @@ test("several named sessions are shown before they are archived, and are one ope
 test("archive, unarchive and delete choose the sessions that list finds by words and times", async () => {
   const { say } = await renamed();
   await say(`
-    $ archive --query '" "' --yes !2 --query needs words.
-    $ archive --query 'about o' --dry-run
-    {....}about one{....}
+    $ archive --query ' ' --yes !2 --query needs words.
+    $ archive --query 'about app-2' --dry-run
+    {....}about near{....}
     1 session would be archived.
     $ archive --query about --since 90d --yes
     There are no such sessions.
@@ -194,7 +194,7 @@ test("archive, unarchive and delete choose the sessions that list finds by words
     Took back: {...}
     redo brings them back.
     & !{one} !{kept}
-    $ delete --query 'about two' --yes
+    $ delete --query 'ABOUT app/web' --yes
     1 session is in the trash; undo or restore brings it back, trash empty removes it for good.
     & !{two} {near}`);
 });
@@ -222,7 +222,14 @@ test("a directory without sessions is answered with those below it, or with a si
     ! Did you mean {...}/old app/web, with 1 session?
     = 0
     $ list --cwd 'old app' --until 1990
-    There are no sessions.`);
+    There are no sessions.
+    $ archive --cwd 'old app' --yes ::
+    $ list --cwd 'old app'
+    There are no sessions.
+    ! 2 sessions of {...}/old app are archived. list --archived --cwd '{...}/old app' lists them.
+    = 0
+    $ list --archived --cwd 'old app' --until 1990
+    There are no archived sessions.`);
 });
 
 test("Ctrl+C ends a change of many sessions after the current one, says how many stay, and undo takes it back", async () => {
