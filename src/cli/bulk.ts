@@ -1,23 +1,20 @@
 /** Verbs that do the same with each of several sessions. */
 
-import type { Listed } from "../core/ports/catalog.ts";
 import { formatTime } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
-import { toAbsolutePath } from "../storage/fs/paths.ts";
 import { requireYes } from "./confirmed.ts";
 import { hintAtDirectory } from "./directory-hint.ts";
 import { INTERRUPTED } from "./interrupts.ts";
 import { CWD_FLAG, type Flag, UsageError } from "./options.ts";
-import { findNamedSession, type NamedSession } from "./sessions.ts";
+import { findNamedSession, type NamedSession, type SessionParams } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { count, show } from "./terminal/text.ts";
-import { parseTimeFlag } from "./time-parser.ts";
-import { FAILURE, OK, type Verb } from "./verb.ts";
+import { count, formatAge, quoteTitle, shortenPath, show } from "./terminal/text.ts";
+import { defineVerb, FAILURE, OK, type Verb } from "./verb.ts";
 import { type CommandError, CommandFailed, type VerbArguments, type VerbContext } from "./verb-context.ts";
-import { formatSessionTable, type ListedSession } from "./verbs/list.ts";
+import { formatSessionTable, type ListedSession, parseChoice } from "./verbs/list.ts";
 
 /** Finds the sessions of all operands, before anything is done with the first. Throws as `sessionNamed`. */
-export async function findNamedSessions(
+async function findNamedSessions(
   asking: VerbContext,
   { operands }: VerbArguments,
   preferred: Preferred,
@@ -66,41 +63,38 @@ export async function doEach<Of extends { readonly operand: string }, One extend
   return { results };
 }
 
-/** Returns the facts about a session that a person saw in a list, as conditions of the move. */
-export function expectUnchangedSince({ modified, messageCount }: Pick<Listed, "modified" | "messageCount">) {
-  return { modified: formatTime(modified), messageCount };
-}
-
 // --- the sessions of a list --------------------------------------------------------------------------------------------
 
 /** Sessions that are shown before a question about them; of more, --dry-run shows all. */
 const MOST_SHOWN = 20;
 
-/** Options of a verb that takes the sessions of a list in place of named ones. */
-export const CHOOSING_FLAGS: Readonly<Record<string, Flag>> = {
-  "--until": { value: "time", meaning: "choose the sessions without a message since this time, such as 90d or 3mo" },
+/** Options of a verb that choose the sessions of a list in place of named ones. */
+const CHOOSING_FLAGS: Readonly<Record<string, Flag>> = {
+  "--query": { value: "words", meaning: "choose the sessions that list finds with these words" },
   "--cwd": { ...CWD_FLAG, meaning: "choose the sessions of this working directory; without one, of the current one" },
-  "--dry-run": { meaning: "show the chosen sessions and change nothing" },
+  "--since": { value: "time", meaning: "choose the sessions with a message since, such as 2d or yesterday" },
+  "--until": { value: "time", meaning: "choose the sessions without a message since this time, such as 90d or 3mo" },
 };
 
 /** Returns the sessions that the options choose; undefined if none of them is given. Throws UsageError. */
-export async function findChosenSessions(
+async function findChosenSessions(
   asking: VerbContext,
   { operands, flags }: VerbArguments,
+  archived: true | undefined,
 ): Promise<readonly ListedSession[] | undefined> {
-  const of = flags.get("--cwd");
-  if (!flags.has("--until") && of === undefined) {
-    if (flags.has("--dry-run")) throw new UsageError("--dry-run goes with --until or --cwd.");
+  if (!Object.keys(CHOOSING_FLAGS).some((name) => flags.has(name))) {
+    if (flags.has("--dry-run")) throw new UsageError("--dry-run goes with --query, --cwd, --since or --until.");
     return undefined;
   }
   const [, minutes] = /^(\d+)\s*m$/i.exec(flags.get("--until")?.trim() ?? "") ?? [];
   if (minutes !== undefined)
     throw new UsageError(`--until ${minutes}m is a time some minutes ago. For months give --until ${minutes}mo.`);
-  if (operands.length > 0) throw new UsageError(`Name sessions, or choose them by --until and --cwd, not both.`);
-  const cwd = of === undefined ? undefined : toAbsolutePath(of, asking.cwd);
-  const until = parseTimeFlag(flags, "--until", asking);
-  const { sessions } = await asking.ask("list_sessions", { until, cwd, holders: true });
-  if (cwd !== undefined && sessions.length === 0) await hintAtDirectory(asking, cwd);
+  if (operands.length > 0) throw new UsageError("Name sessions, or choose them by options, not both.");
+  const choice = parseChoice(asking, flags);
+  // Without words, it would be every session.
+  if (choice.query?.trim() === "") throw new UsageError("--query needs words.");
+  const { sessions } = await asking.ask("list_sessions", { ...choice, archived, holders: true });
+  if (choice.cwd !== undefined && sessions.length === 0) await hintAtDirectory(asking, choice.cwd, archived);
   return sessions;
 }
 
@@ -125,14 +119,14 @@ export async function doEachListed<One extends { readonly operationId?: string }
   asking: VerbContext,
   { flags }: VerbArguments,
   sessions: readonly ListedSession[],
-  { ask, refused }: { readonly ask: (what: string) => string; readonly refused: string },
+  { ask, refused }: { readonly ask: (what: string) => string | Promise<string>; readonly refused: string },
   act: (chosen: ChosenSession, group: string | undefined) => Promise<One>,
 ): Promise<EachResult<One> | WouldChange> {
   if (flags.has("--dry-run") || sessions.length === 0) return { sessions };
   if (!flags.has("--yes")) {
     const shown = formatSessionTable(sessions.slice(0, MOST_SHOWN), sessions.length, asking.page());
     const what = sessions.length === 1 ? "this session" : `these ${sessions.length} sessions`;
-    await requireYes(asking, `${[...shown].join("\n")}\n${ask(what)}`, {
+    await requireYes(asking, `${[...shown].join("\n")}\n${await ask(what)}`, {
       alone: "There is no terminal to ask on. Use --yes, or --dry-run to see the sessions.",
       refused,
     });
@@ -166,32 +160,20 @@ export function formatEachListed<One extends object>(
   const failed = results.filter(isFailed);
   const done = results.filter((one): one is One => !isFailed(one));
   return [
-    ...failed.map(({ operand, sentence }) => show`${operand}: ${sentence}`),
+    ...formatFailures(result),
     ...(failed.length > 0 ? [`${count(failed.length, "session is", "sessions are")} as before.`] : []),
-    ...describeLeft(result),
     ...(done.length > 0 ? [did(done)] : []),
   ];
 }
 
-/** Returns the line about the sessions that Ctrl+C left as they were. */
-function describeLeft(result: object): string[] {
+/** Returns the lines about the sessions that failed, and about those that Ctrl+C left as they were. */
+export function formatFailures(result: EachResult<object>): string[] {
   const { left = 0 } = result as { left?: number };
-  return left === 0 ? [] : [`Ctrl+C ended it early: ${count(left, "session is", "sessions are")} as before.`];
-}
-
-/** Returns the printing and the status of such a verb, from the lines about one session. */
-export function printEach<One extends object>(
-  linesOf: (result: One, page: OutputStyle) => string[],
-): Required<Pick<Verb<EachResult<One>>, "print" | "status">> {
-  return {
-    print: (result, _given, page) => [
-      ...toResults(result).flatMap((one) =>
-        isFailed(one) ? [show`${one.operand}: ${one.sentence}`] : linesOf(one, page),
-      ),
-      ...describeLeft(result),
-    ],
-    status: getEachStatus,
-  };
+  const failed = toResults(result).filter(isFailed);
+  return [
+    ...failed.map(({ operand, sentence }) => show`${operand}: ${sentence}`),
+    ...(left === 0 ? [] : [`Ctrl+C ended it early: ${count(left, "session is", "sessions are")} as before.`]),
+  ];
 }
 
 /** Returns the exit status of a change to each of several sessions. */
@@ -209,4 +191,130 @@ function toResults<One extends object>(result: EachResult<One>): readonly (One |
 /** Returns true if the session failed unchanged. */
 export function isFailed(one: object): one is FailedOne {
   return "error" in one;
+}
+
+// --- verbs that move sessions -------------------------------------------------------------------------------------------
+
+/** Columns of a name in a question. */
+const NAME = 40;
+
+/** Params of a change to one of several sessions, which fails if the session was continued since the person saw it. */
+type ChangeParams = SessionParams & {
+  readonly group?: string;
+  readonly expected?: Pick<ListedSession, "modified" | "messageCount">;
+};
+
+/** A change to named or chosen sessions. */
+interface BulkChange<One> extends Pick<EachWords<One>, "would" | "did"> {
+  readonly preferred: Preferred;
+  /** True if it asks about a single named session, too, and a name is not enough for --yes. */
+  readonly isCareful?: true;
+  /** Returns the question with the word for the sessions: "Archive these 2 sessions?". */
+  ask(what: string, asking: VerbContext, given: VerbArguments): string | Promise<string>;
+  readonly refused: string;
+  act(asking: VerbContext, params: ChangeParams, given: VerbArguments): Promise<One>;
+  /** Returns the lines about a single named session. */
+  one(result: One, page: OutputStyle): string[];
+}
+
+/** Returns a verb that changes the sessions that a person names, or chooses as `list` does. */
+export function defineBulkVerb<One extends { readonly operationId?: string }>(
+  verb: Pick<Verb, "name" | "aliases" | "meaning" | "more" | "onInterrupt" | "flags">,
+  { preferred, isCareful, ask, refused, act, one, would, did }: BulkChange<One>,
+): Verb<EachResult<One> | WouldChange> {
+  return defineVerb<EachResult<One> | WouldChange>({
+    ...verb,
+    operands: ["<session...>"],
+    replacesOperands: Object.keys(CHOOSING_FLAGS),
+    flags: {
+      ...CHOOSING_FLAGS,
+      "--dry-run": { meaning: "show the chosen sessions and change nothing" },
+      "--yes": { meaning: "do not ask; required without a terminal" },
+      ...verb.flags,
+    },
+    async run(asking, given) {
+      const chosen = await findChosenSessions(asking, given, preferred === "archived" ? true : undefined);
+      if (chosen !== undefined) {
+        const words = { ask: (what: string) => ask(what, asking, given), refused };
+        return doEachListed(asking, given, chosen, words, ({ params }, group) =>
+          act(asking, { ...params, group }, given),
+        );
+      }
+      const sessions = await findNamedSessions(asking, given, preferred);
+      const isSure = given.flags.has("--yes");
+      if (isSure && isCareful) requireIds(verb.name, sessions);
+      const isAsked = !isSure && (isCareful === true || sessions.length > 1);
+      if (isAsked) {
+        const shown = await describeNamed(asking, sessions);
+        const isOne = sessions.length === 1;
+        const question = await ask(isOne ? shown[0] : `these ${sessions.length} sessions`, asking, given);
+        await requireYes(asking, isOne ? question : `${shown.map((line) => `  ${line}\n`).join("")}${question}`, {
+          alone: `${verb.name} asks first, and there is no terminal to ask on. Use --yes.`,
+          refused,
+        });
+      }
+      return doEach(asking, sessions, ({ params, listed }, group) => {
+        const seen = isAsked && listed;
+        const expected = seen ? { modified: formatTime(seen.modified), messageCount: seen.messageCount } : undefined;
+        return act(asking, { ...params, group, expected }, given);
+      });
+    },
+    print(result, { operands }, page) {
+      if (operands.length === 0 || "sessions" in result || "results" in result)
+        return formatEachListed(result, { would, did }, page);
+      return one(result, page);
+    },
+    status: getEachStatus,
+  });
+}
+
+/** Throws UsageError if no person is asked and an operand is a name, which several sessions can have. */
+function requireIds(verb: string, sessions: readonly NamedSession[]): void {
+  const byName = sessions.find((session) => session.byName);
+  if (byName === undefined) return;
+  const { operand, listed } = byName;
+  throw new UsageError(`With --yes, ${verb} takes an id or a path; ${operand} is a name, and the id is ${listed?.id}.`);
+}
+
+/** Returns a line about each of the first named sessions, and one about the number of the others. */
+async function describeNamed(asking: VerbContext, sessions: readonly NamedSession[]): Promise<string[]> {
+  const page = asking.page();
+  const lines: string[] = [];
+  for (const session of sessions.slice(0, MOST_SHOWN)) lines.push(await describe(asking, session, page));
+  const more = sessions.length - lines.length;
+  return more > 0 ? [...lines, `and ${count(more, "more session", "more sessions")}`] : lines;
+}
+
+/** Returns the name of a session, how much was said in it, and where and when. */
+async function describe(asking: VerbContext, session: NamedSession, page: OutputStyle): Promise<string> {
+  const { operand, listed } = session;
+  const said = listed ?? (await factsAt(asking, operand));
+  if (said === undefined) return show`${operand}`;
+  const { name, firstMessage, messageCount, cwd, modified } = said;
+  return [
+    name || firstMessage ? quoteTitle(said, NAME) : show`${operand}`,
+    count(messageCount, "message", "messages"),
+    ...(cwd ? [shortenPath(cwd, page.home)] : []),
+    ...(modified === null ? [] : [formatAge(page.now - modified)]),
+  ].join(", ");
+}
+
+type SaidFacts = Pick<
+  NonNullable<NamedSession["listed"]>,
+  "name" | "firstMessage" | "messageCount" | "cwd" | "modified"
+>;
+
+/** Returns the known facts about a session that was named by its path; undefined if it cannot be opened. */
+async function factsAt({ ask }: VerbContext, sessionPath: string): Promise<SaidFacts | undefined> {
+  try {
+    const { sessionId } = await ask("open_session", { sessionPath, readOnly: true });
+    const { sessionName: name, cwd } = await ask("get_state", { sessionId });
+    const { totalMessages: messageCount } = await ask("get_session_stats", { sessionId });
+    const { messages } = await ask("get_fork_messages", { sessionId, limit: 1 });
+    await ask("close_session", { sessionId });
+    return { name, firstMessage: messages[0]?.text ?? null, messageCount, cwd, modified: null };
+  } catch (error) {
+    if (!(error instanceof CommandFailed)) throw error;
+    return undefined;
+  }
 }

@@ -6,12 +6,28 @@ import { findNearest } from "./nearest.ts";
 import { count, shortenPath } from "./terminal/text.ts";
 import type { VerbContext } from "./verb-context.ts";
 
-/** Says which sessions are below a directory that has none, or which directory has a similar path. */
-export async function hintAtDirectory({ ask, say, page }: VerbContext, dir: string): Promise<void> {
+/**
+ * Says which sessions of a directory are archived, unless those were asked for, too; of one that has none, which are below
+ * it, or which directory has a similar path.
+ */
+export async function hintAtDirectory(
+  { ask, say, page }: VerbContext,
+  dir: string,
+  withArchived = false,
+): Promise<void> {
   const { sessions } = await ask("list_sessions", { headerOnly: true });
   const directories = sessions.flatMap(({ cwd }) => (cwd !== null && isAbsolute(cwd) ? cwd : []));
   if (directories.includes(dir)) return;
   const { home } = page();
+  const { total } = await ask("list_sessions", { cwd: dir, archived: true, headerOnly: true, limit: 1 });
+  if (total > 0) {
+    const what = `${count(total, "session", "sessions")} of ${shortenPath(dir, home)}`;
+    if (!withArchived)
+      say(
+        `${what} ${total === 1 ? "is" : "are"} archived. list --archived --cwd '${dir}' lists ${total === 1 ? "it" : "them"}.`,
+      );
+    return;
+  }
   const below = directories.filter((one) => isBelow(dir, one)).length;
   const name = findNearest(
     basename(dir),

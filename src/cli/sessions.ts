@@ -22,7 +22,7 @@ import { CommandFailed, type VerbContext } from "./verb-context.ts";
 const TITLE = 40;
 
 /** Params that name a session in a command. */
-type SessionParams = { readonly sessionPath: string } | { readonly sessionId: string };
+export type SessionParams = { readonly sessionPath: string } | { readonly sessionId: string };
 
 /** A session that was found by what a person typed. */
 export interface NamedSession {

@@ -283,8 +283,7 @@ test("delete asks with the name, the messages, the directory and the age, once f
     & {auth} {twin} {old}
     $ rm 019b 019bbbbb 019aaaaa-1
     ? {....}"Old one", 1 message{....}"Refactor auth", 1 message{....}Delete these 2 sessions? [y/N] => y
-    {...}undo or restore brings it back{...}
-    {...}undo or restore brings it back{...}
+    2 sessions are in the trash; undo or restore brings them back{...}
     & !{auth} {twin} !{old}`);
 });
 
@@ -293,12 +292,13 @@ test("several are archived and brought back; one that cannot be does not keep th
   const server = serveHere(["--session", old, "--events", "none"], { place });
   await server.result("append", { entries: [{ type: "custom", customType: "x" }] });
   await say(`
-    $ archive 019b 019aaaaa-1 019aaaaa-2
+    $ archive 019b 019aaaaa-1 019aaaaa-2 --yes
     019b: {...} is writing to this session.{...}
-    {...}
+    1 session is as before.
+    2 sessions are in the archive now; undo brings them back.
     = 1
     & !{auth} !{twin} {old}
-    $ unarchive 019aaaaa-1 019aaaaa-2 --json | results[].sessionId
+    $ unarchive 019aaaaa-1 019aaaaa-2 --yes --json | results[].sessionId
     ["${AUTH}","${TWIN}"]
     & {auth} {twin} {old}`);
 });

@@ -166,6 +166,8 @@ describe("list", () => {
       There are no archived sessions.
       $ archive {id} ::
       $ list --archived :: Name a colour
+      $ search colour :: archived: 
+      $ search colour --sessions :: archived: 
       $ list
       - Name a colour
       $ rename {id} Refactor auth
@@ -492,6 +494,16 @@ describe("changes", () => {
       2 entries.
       ! This machine has no /home/me/project. relocate brought <dir> moves to another directory.
       = 0`);
+    mkdirSync(join(place.home, "shop"));
+    writeFileSync(out, fileText(headerText({ id: "redacted", cwd: "~/shop" }), ...LINES.slice(0, 2), "{broken"));
+    await say(place)(`
+      $ import out.jsonl out.html
+      out.html: {...}
+      1 session is imported; undo takes it back.
+      1 file has damage, which is copied unchanged:
+        ~{...}_redacted.jsonl
+      ! The directory ~/shop has another home. relocate redacted ~/shop moves to yours.
+      = 1`);
   });
 
   test("migrate takes a session to a container, dry by default, and rollback back", async () => {
@@ -621,7 +633,7 @@ describe("ends", () => {
   test.each<[status: number, typed: string, says?: string]>([
     [2, "archive", "archive needs <session...>"],
     [2, "archive --until 90d {id}", "not both"],
-    [2, "archive {id} --dry-run", "--dry-run goes with --until or --cwd"],
+    [2, "archive {id} --dry-run", "--dry-run goes with --query, --cwd, --since or --until"],
     [2, "delete --cwd /x {id}", "not both"],
     [2, "label {id} e", "e has no label"],
     [1, "goto {id} nope"],

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { getInfo } from "../../storage/fs/files.ts";
 import { listFolder } from "../../storage/fs/folders.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
-import { doEach, type EachResult, getEachStatus, isFailed, printEach } from "../bulk.ts";
+import { doEach, type EachResult, formatFailures, getEachStatus, isFailed } from "../bulk.ts";
 import { UsageError } from "../options.ts";
 import { findAgentFile } from "../sessions.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -29,23 +29,26 @@ export default defineVerb<EachResult<ImportedOne>>({
     if (!flags.has("--json")) hintAtDirectories(asking, findImported(result));
     return result;
   },
-  print(result, given, page) {
+  print(result, _given, page) {
     if (!("results" in result)) return formatImport(result, page);
     const done = findImported(result);
     const of = (...outcomes: ImportedOne["outcome"][]): number =>
       done.filter(({ outcome }) => outcomes.includes(outcome)).length;
     const known = of("known");
-    const damaged = done.filter(({ damage }) => damage.length > 0).length;
+    const damaged = done.filter(({ damage }) => damage.length > 0).map(({ sessionPath }) => sessionPath);
     const made = of("new", "conflict");
     const them = made === 1 ? "it" : "them";
     return [
-      ...printEach<ImportedOne>(() => []).print(result, given, page),
+      ...formatFailures(result),
       ...(made > 0 ? [`${count(made, "session is", "sessions are")} imported; undo takes ${them} back.`] : []),
       ...(known > 0 ? [`${count(known, "session was", "sessions were")} here already.`] : []),
       ...(of("continued") > 0
         ? [`${count(of("continued"), "session has", "sessions have")} the rest now, which cannot be undone.`]
         : []),
-      ...(damaged > 0 ? [`${count(damaged, "file has", "files have")} damage, which is copied unchanged.`] : []),
+      ...(damaged.length > 0
+        ? [`${count(damaged.length, "file has", "files have")} damage, which is copied unchanged:`]
+        : []),
+      ...damaged.map((path) => `  ${shortenPath(path, page.home)}`),
     ];
   },
   status: getEachStatus,
@@ -70,13 +73,18 @@ function listSessionFiles(asking: VerbContext, operand: string): string[] | unde
 }
 
 /** Says which directories of the imported sessions are none here, and how they get others. */
-function hintAtDirectories({ disk, cwd: here, say }: VerbContext, imported: readonly ImportedOne[]): void {
+function hintAtDirectories({ disk, cwd: here, say, page }: VerbContext, imported: readonly ImportedOne[]): void {
   const taken = imported.filter(({ outcome }) => outcome !== "known");
   const missing = taken.filter(({ cwd }) => cwd && getInfo(disk, toAbsolutePath(cwd, here))?.kind !== "folder");
   const [first, ...others] = new Set(missing.map(({ cwd }) => cwd));
   if (first === undefined) return;
   const more = others.length === 0 ? "" : ` and ${count(others.length, "other directory", "other directories")}`;
   const which = imported.length === 1 ? shortenId(imported[0].sessionId) : `--from '${first}'`;
+  // A redacted export writes a home as ~.
+  const { home } = page();
+  const own = home !== undefined && /^~\/[\w./-]+$/.test(`${first}`) ? join(home, `${first}`.slice(2)) : undefined;
+  if (own !== undefined && getInfo(disk, own)?.kind === "folder")
+    return say(`The directory ${first} has another home${more}. relocate ${which} ${first} moves to yours.`);
   say(`This machine has no ${first}${more}. relocate ${which} <dir> moves to another directory.`);
 }
 

@@ -21,7 +21,7 @@ import {
   wrap,
 } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
-import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
+import { DAMAGE, defineVerb, OK, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
 import { formatUnreadFiles } from "./doctor.ts";
 import { formatTrash } from "./trash.ts";
 
@@ -79,18 +79,14 @@ export default defineVerb({
     `A mark before the title says more: ${FORK} a fork, with the name of its original behind the title, ${HELD} open in another process, ${DAMAGED} damaged (see verify). ` +
     "Every verb takes an id as short as list prints it. The exit status is 3 if a file is damaged so that no session can be read from it.",
   async run(asking, { flags }) {
-    const { ask, cwd, isTerminal } = asking;
+    const { ask, isTerminal } = asking;
     if (flags.has("--trash")) return ask("list_trash");
     const all = flags.has("--all");
     const plain = flags.has("--json") || flags.has("--paths") || all || !isTerminal;
-    const of = flags.get("--cwd");
-    const dir = of === undefined ? undefined : toAbsolutePath(of, cwd);
+    const choice = parseChoice(asking, flags);
     const result = await ask("list_sessions", {
-      cwd: dir,
+      ...choice,
       agents: parseAgents(flags),
-      query: flags.get("--query"),
-      since: parseTimeFlag(flags, "--since", asking),
-      until: parseTimeFlag(flags, "--until", asking),
       named: flags.has("--named") ? true : undefined,
       unnamed: flags.has("--unnamed") ? true : undefined,
       top: flags.has("--top") ? true : undefined,
@@ -101,7 +97,8 @@ export default defineVerb({
       holders: flags.has("--paths") ? undefined : true,
       limit: parsePositive(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
-    if (dir !== undefined && result.total === 0 && !flags.has("--json")) await hintAtDirectory(asking, dir);
+    if (choice.cwd !== undefined && result.total === 0 && !flags.has("--json"))
+      await hintAtDirectory(asking, choice.cwd, flags.has("--archived"));
     return result;
   },
   isExact: ({ flags }) => flags.has("--paths"),
@@ -116,6 +113,17 @@ export default defineVerb({
     return [...formatSessionTable(sessions, total, page, flags.get("--sort")), ...limits];
   },
 });
+
+/** Returns the params of a list that choose sessions by directory, words and time. Throws UsageError. */
+export function parseChoice(asking: VerbContext, flags: VerbArguments["flags"]) {
+  const of = flags.get("--cwd");
+  return {
+    cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
+    query: flags.get("--query"),
+    since: parseTimeFlag(flags, "--since", asking),
+    until: parseTimeFlag(flags, "--until", asking),
+  };
+}
 
 export function* formatSessionTable(
   sessions: readonly ListedSession[],

@@ -2,7 +2,17 @@ import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutFront, cutTo, escapeLine, formatSize, shortenPath, show, wrap } from "../terminal/text.ts";
+import {
+  count,
+  cutFront,
+  cutTo,
+  escapeLine,
+  formatSize,
+  shortenId,
+  shortenPath,
+  show,
+  wrap,
+} from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { defineVerb, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
@@ -136,7 +146,7 @@ function bytesOf(leftovers: readonly PrunedLeftover[]): number {
 
 /** Returns a leftover as one line: its size and age, and the session that it belongs to. */
 function rowText({ sizeBytes, since, sessionId, name, path }: PrunedLeftover, page: OutputStyle): string {
-  const id = sessionId === null ? "" : show`${sessionId.slice(0, 8)}  `;
+  const id = sessionId === null ? "" : `${shortenId(sessionId)}  `;
   const what = name === null ? shortenPath(path, page.home) : escapeLine(name);
   return formatSizedRow(sizeBytes, since, `${id}${what}`, page);
 }
@@ -196,7 +206,7 @@ function* trashLines(
 ): Generator<string> {
   if (items.length === 0) yield flags.has("--older-than") ? "The trash has nothing so old." : "The trash is empty.";
   for (const { sessionPath, sessionId, name, deletedAt, sizeBytes } of items) {
-    const id = sessionId === null ? "leftovers" : show`${sessionId.slice(0, 8)}`;
+    const id = sessionId === null ? "leftovers" : shortenId(sessionId);
     const what = name === null ? shortenPath(sessionPath, page.home) : escapeLine(name);
     yield formatSizedRow(sizeBytes, deletedAt, `${id}  ${what}`, page);
   }

@@ -27,7 +27,7 @@ type SearchedPart = NonNullable<SearchParams["in"]>[number];
 type PrintedHit = ResultOf<"search_sessions">["hits"][number];
 type PrintedSession = Pick<
   PrintedHit,
-  "sessionPath" | "shortId" | "name" | "firstMessage" | "cwd" | "at" | "inheritedFrom"
+  "sessionPath" | "shortId" | "name" | "firstMessage" | "cwd" | "at" | "isArchived" | "inheritedFrom"
 >;
 
 /** Columns before a line. */
@@ -100,7 +100,7 @@ export default defineVerb({
     if (isWhole(given)) return gathered(asking, params, limit, given);
     const result = await asking.ask("search_sessions", { ...params, limit, cursor: flags.get("--cursor") });
     if (params.cwd !== undefined && result.hits.length === 0 && !flags.has("--json"))
-      await hintAtDirectory(asking, params.cwd);
+      await hintAtDirectory(asking, params.cwd, true);
     return result;
   },
   isExact: ({ flags }) => flags.has("--paths"),
@@ -189,13 +189,13 @@ async function gathered(
     count += hits.length;
     limited ??= page.limited;
     notRead ??= page.notRead;
-    for (const { sessionPath, sessionId, shortId, name, firstMessage, cwd, at, ...hit } of hits) {
+    for (const { sessionPath, sessionId, shortId, name, firstMessage, cwd, at, isArchived, ...hit } of hits) {
       const known = sessions.get(sessionPath);
       if (!known && sessions.size === most) continue;
       const latest = known && (at === null || (known.at ?? "") > at) ? known.at : at;
       // It took all of them over, or it has one of its own.
       const inheritedFrom = known && !known.inheritedFrom ? undefined : hit.inheritedFrom;
-      const facts = { sessionPath, sessionId, shortId, name, firstMessage, cwd, at: latest };
+      const facts = { sessionPath, sessionId, shortId, name, firstMessage, cwd, at: latest, isArchived };
       sessions.set(sessionPath, inheritedFrom ? { ...facts, inheritedFrom } : facts);
     }
     cursor = nextCursor;
@@ -205,7 +205,7 @@ async function gathered(
 
 /** Returns a session on one line: its id, the day of its latest hit, its directory where there is room, and its title. */
 function sessionLine(
-  { shortId, at, cwd, name, firstMessage, inheritedFrom }: PrintedSession,
+  { shortId, at, cwd, name, firstMessage, isArchived, inheritedFrom }: PrintedSession,
   { paint, width, home }: OutputStyle,
 ): string {
   const id = show`${shortId}`;
@@ -213,7 +213,7 @@ function sessionLine(
   const available = width - id.length - day.length - 2 * GAP.length;
   const folder =
     available < FOLDER + TITLE + GAP.length ? "" : cutFront(shortenPath(cwd ?? "", home), Math.floor(available * 0.4));
-  const mark = inheritedFrom ? `${FORK} ` : "";
+  const mark = `${isArchived ? "archived: " : ""}${inheritedFrom ? `${FORK} ` : ""}`;
   const title = cutTo(
     `${mark}${escapeLine(name ?? firstMessage ?? "")}`,
     available - (folder === "" ? 0 : getWidth(folder) + GAP.length),

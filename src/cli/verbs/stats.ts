@@ -3,7 +3,7 @@ import { hintAtDirectory } from "../directory-hint.ts";
 import { formatLimits } from "../limits.ts";
 import { CWD_FLAG, HERE_FLAG, parsePositive, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { formatMoney, getWidth, group, pad, show } from "../terminal/text.ts";
+import { cutTo, formatMoney, getWidth, group, pad, show } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { drawChart, formatUsageCsv, GROUPS, type GroupName, tabulate } from "../usage-report.ts";
 import { askAbout, defineVerb, type ResultOf, type VerbArguments } from "../verb.ts";
@@ -30,6 +30,8 @@ const SUMS = {
   "--chart": { meaning: "draw bars" },
   "--csv": { meaning: "print comma-separated values for a spreadsheet" },
 };
+
+const OTHERS = "Only Pi's sessions count; list --agents --sort cost has those of other agents.";
 
 export default defineVerb({
   name: "stats",
@@ -60,7 +62,8 @@ export default defineVerb({
       limit: parsePositive(flags, "--limit") ?? (all ? undefined : ON_TERMINAL),
     });
     const isForPeople = !flags.has("--json") && !flags.has("--csv");
-    if (cwd !== undefined && result.total === 0 && isForPeople) await hintAtDirectory(asking, cwd);
+    if (cwd !== undefined && result.total === 0 && isForPeople)
+      await hintAtDirectory(asking, cwd, flags.has("--archived"));
     return result;
   },
   print(result, given, page) {
@@ -69,7 +72,7 @@ export default defineVerb({
     const by = groupsOf(given);
     if (flags.has("--csv")) return formatUsageCsv(result, by, page.isTerminal);
     const drawn = flags.has("--chart") ? drawChart(result, by, page) : tabulate(result, by, page);
-    return [...drawn, ...formatLimits(result, page)];
+    return [...drawn, ...formatLimits(result, page), page.paint("dim", cutTo(OTHERS, page.width))];
   },
 });
 

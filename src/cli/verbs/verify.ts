@@ -2,7 +2,7 @@
 
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, escapeLine, formatBackupName, shortenPath, show, wrap } from "../terminal/text.ts";
+import { count, cutTo, escapeLine, formatBackupName, shortenId, shortenPath, show, wrap } from "../terminal/text.ts";
 import { askAbout, DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 import { formatUnreadFiles } from "./doctor.ts";
@@ -86,7 +86,7 @@ function* allLines(
   const { width, home } = page;
   const rows = [...damaged, ...incomplete];
   for (const { sessionPath, sessionId, name, damage, damageCount, lockedBy, failure, archived } of rows) {
-    const id = sessionId === null ? shortenPath(sessionPath, home) : show`${sessionId.slice(0, 8)}`;
+    const id = sessionId === null ? shortenPath(sessionPath, home) : shortenId(sessionId);
     yield cutTo(name === null ? id : `${id}  ${escapeLine(name)}`, width);
     const more = damageCount - Math.min(damage.length, MOST_PLACES);
     const places = failure === null ? damage.slice(0, MOST_PLACES).map(formatDamage) : [show`  ${failure}`];

@@ -25,6 +25,7 @@ export interface RecallSession {
   readonly cost?: number;
   readonly agent?: string;
   readonly archived: boolean;
+  readonly parentSession?: string | null;
   readonly forkedFrom?: { readonly sessionId: string; readonly name: string | null };
   readonly lockedBy?: { readonly client: string; readonly pid: number };
 }

@@ -40,8 +40,10 @@ export const recent: Tool = {
     const scope = readScope(call);
     const limit = Number(args.limit ?? USUAL_ROWS);
     const own = await findOwnSession(library);
-    const isLive = ({ modified, lockedBy }: RecallSession): boolean =>
-      lockedBy !== undefined || (modified !== null && world.now() - Date.parse(modified) < LIVE_MS);
+    // A fork in which nothing was said yet has the time at which it was made.
+    const isLive = ({ modified, created, parentSession, lockedBy }: RecallSession): boolean =>
+      lockedBy !== undefined ||
+      (modified !== null && !(parentSession && modified === created) && world.now() - Date.parse(modified) < LIVE_MS);
     const { cwd, agents, since } = scope;
     const total = cwd === undefined && agents === undefined && since === undefined ? undefined : await library.count();
     const params = {

@@ -173,6 +173,53 @@ test("delete --until and --cwd show their sessions, ask, and are one operation",
     & !{one}`);
 });
 
+test("several named sessions are shown before they are archived, and are one operation", async () => {
+  const { say } = await renamed();
+  await say(`
+    $ archive one two near !2 Use --yes
+    & {one} {two} {near}
+    $ archive one two near
+    ? {....}about one{....}about two{....}about near{....}Archive these 3 sessions? [y/N] => n
+    ! Nothing was archived.
+    & {one} {two} {near}
+    $ archive one two near
+    ? {....} => y
+    3 sessions are in the archive now; undo brings them back.
+    & !{one} !{two} !{near}
+    $ unarchive one two
+    ? {....}about one{....}about two{....}Bring back these 2 sessions? [y/N] => y
+    2 sessions are back; undo puts them into the archive again.
+    & {one} {two} !{near}
+    $ delete one two --yes
+    2 sessions are in the trash; undo or restore brings them back, trash empty removes them for good.
+    & !{one} !{two}`);
+});
+
+test("archive, unarchive and delete choose the sessions that list finds by words and times", async () => {
+  const { say } = await renamed();
+  await say(`
+    $ archive --query ' ' --yes !2 --query needs words.
+    $ archive --query 'about app-2' --dry-run
+    {....}about near{....}
+    1 session would be archived.
+    $ archive --query about --since 90d --yes
+    There are no such sessions.
+    $ archive --query about --cwd 'old app' --yes
+    1 session is in the archive now; undo brings it back.
+    & !{one} {two} {near}
+    $ unarchive --query about --cwd 'old app'
+    ? {....}about one{....}about kept{....}Bring back these 2 sessions? [y/N] => y
+    2 sessions are back; undo puts them into the archive again.
+    & {one} {kept}
+    $ undo
+    Took back: {...}
+    redo brings them back.
+    & !{one} !{kept}
+    $ delete --query 'ABOUT app/web' --yes
+    1 session is in the trash; undo or restore brings it back, trash empty removes it for good.
+    & !{two} {near}`);
+});
+
 test("a directory without sessions is answered with those below it, or with a similar one", async () => {
   const { place, say } = await renamed();
   await say(`
@@ -196,7 +243,14 @@ test("a directory without sessions is answered with those below it, or with a si
     ! Did you mean {...}/old app/web, with 1 session?
     = 0
     $ list --cwd 'old app' --until 1990
-    There are no sessions.`);
+    There are no sessions.
+    $ archive --cwd 'old app' --yes ::
+    $ list --cwd 'old app'
+    There are no sessions.
+    ! 2 sessions of {...}/old app are archived. list --archived --cwd '{...}/old app' lists them.
+    = 0
+    $ list --archived --cwd 'old app' --until 1990
+    There are no archived sessions.`);
 });
 
 test("Ctrl+C ends a change of many sessions after the current one, says how many stay, and undo takes it back", async () => {
@@ -215,8 +269,8 @@ test("Ctrl+C ends a change of many sessions after the current one, says how many
   const { stdout, status } = await runHere(place, ["delete", one, two, near, "--yes"], { terminal: { onInterrupt } });
   spied.mockRestore();
   expect([stdout, status]).toEqual([
-    "one is in the trash; undo or restore brings it back, trash empty removes it for good.\n" +
-      "Ctrl+C ended it early: 2 sessions are as before.\n",
+    "Ctrl+C ended it early: 2 sessions are as before.\n" +
+      "1 session is in the trash; undo or restore brings it back, trash empty removes it for good.\n",
     INTERRUPTED,
   ]);
   await say("$ undo ::\n& {one} {two} {near}");

@@ -171,6 +171,18 @@ test("recent lists the sessions, pages have each once, and filters hold", async 
   expect(await call("recent", { project: "/home/me/01cccc10-1111" })).toMatch(/^1 of 30 sessions/);
 });
 
+test("recent with live leaves out a fork that was just made, until something is said in it", async () => {
+  const now = new Date().toISOString();
+  const fork = { timestamp: now, parentSession: "/elsewhere/01aaaaaa.jsonl" };
+  const old = at(T1, user("Which cache?"));
+  put(place, "01aaaaaa-1111", chain(old));
+  put(place, "01bbbbbb-1111", chain(old), fork);
+  put(place, "01cccccc-1111", chain(old, at(new Date(Date.parse(now) + 1).toISOString(), user("And now?"))), fork);
+  const { call } = recallHere({ place });
+  const text = await call("recent", { live: true });
+  expect(text.match(/^01\w+ · pi/gm)).toEqual(["01cccccc · pi"]);
+});
+
 test("the context has the outputs of tools, which other views leave out unless they failed", async () => {
   put(
     place,
