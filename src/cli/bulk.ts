@@ -11,7 +11,7 @@ import { CWD_FLAG, type Flag, UsageError } from "./options.ts";
 import { findNamedSession, type NamedSession } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import { count, show } from "./terminal/text.ts";
-import { parseTimeFlag } from "./time-parser.ts";
+import { parseAgeFlag } from "./time-parser.ts";
 import { FAILURE, OK, type Verb } from "./verb.ts";
 import { type CommandError, CommandFailed, type VerbArguments, type VerbContext } from "./verb-context.ts";
 import { formatSessionTable, type ListedSession } from "./verbs/list.ts";
@@ -93,12 +93,9 @@ export async function findChosenSessions(
     if (flags.has("--dry-run")) throw new UsageError("--dry-run goes with --until or --cwd.");
     return undefined;
   }
-  const [, minutes] = /^(\d+)\s*m$/i.exec(flags.get("--until")?.trim() ?? "") ?? [];
-  if (minutes !== undefined)
-    throw new UsageError(`--until ${minutes}m is a time some minutes ago. For months give --until ${minutes}mo.`);
   if (operands.length > 0) throw new UsageError(`Name sessions, or choose them by --until and --cwd, not both.`);
   const cwd = of === undefined ? undefined : toAbsolutePath(of, asking.cwd);
-  const until = parseTimeFlag(flags, "--until", asking);
+  const until = parseAgeFlag(flags, "--until", asking);
   const { sessions } = await asking.ask("list_sessions", { until, cwd, holders: true });
   if (cwd !== undefined && sessions.length === 0) await hintAtDirectory(asking, cwd);
   return sessions;
