@@ -10,11 +10,13 @@ import type {
   SessionLoss,
 } from "../../core/ports/fleet-admin.ts";
 import type { FleetDatabase } from "../../core/ports/fleet-database.ts";
+import { getIdInPath } from "../../core/search/listing.ts";
 import { AddressError, NO_FLEET } from "../../storage/fleet-module.ts";
 import { findPaths, toAbsolutePath } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
 import { UsageError } from "../options.ts";
+import { findRecordedSession } from "../sessions.ts";
 import { count, formatSize, group, show } from "../terminal/text.ts";
 import {
   DAMAGE,
@@ -175,7 +177,7 @@ const prune = defineVerb({
 const take = defineVerb({
   name: "fleet take",
   meaning: "take a session from a machine that cannot be reached",
-  operands: ["<id>"],
+  operands: ["<session>"],
   more:
     "It is the last resort where a turn runs, or hangs, on such a machine: any server can write to the session at once. An " +
     "idle session needs no take: others may write five seconds after its last write.\n" +
@@ -183,7 +185,10 @@ const take = defineVerb({
   run: (asking, given) =>
     withFleet(asking, given, async (database) => {
       const { shown, tenant } = database;
-      return { address: shown, tenant, ...(await database.takeAway(given.operands[0])) };
+      const [operand] = given.operands;
+      const where = await findRecordedSession(asking, operand);
+      const id = "sessionId" in where ? where.sessionId : getIdInPath(operand);
+      return { address: shown, tenant, ...(await database.takeAway(id)) };
     }),
   *print(result) {
     const { sessionId, holder } = result;

@@ -697,7 +697,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
       // None of it was ever here: it is another session, which got the id first.
       const isAnother = commit.first === 0 && this.known.had === 0;
       if (isAnother) this.lease.release();
-      return isAnother ? makeIdTakenFailure(id) : makeOvertakenFailure(taking);
+      return isAnother ? makeIdTakenFailure(id) : makeOvertakenFailure(taking, id);
     }
     this.known.raise(here);
     // The lease has the durability of existing lines; it is unknown if another process has the lease.
