@@ -9,6 +9,7 @@ import { CWD_FLAG, type Flag, UsageError } from "./options.ts";
 import { findNamedSession, type NamedSession, type SessionParams } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import { count, formatAge, quoteTitle, shortenPath, show } from "./terminal/text.ts";
+import { parseAgeFlag } from "./time-parser.ts";
 import { defineVerb, FAILURE, OK, type Verb } from "./verb.ts";
 import { type CommandError, CommandFailed, type VerbArguments, type VerbContext } from "./verb-context.ts";
 import { formatSessionTable, type ListedSession, parseChoice } from "./verbs/list.ts";
@@ -86,9 +87,7 @@ async function findChosenSessions(
     if (flags.has("--dry-run")) throw new UsageError("--dry-run goes with --query, --cwd, --since or --until.");
     return undefined;
   }
-  const [, minutes] = /^(\d+)\s*m$/i.exec(flags.get("--until")?.trim() ?? "") ?? [];
-  if (minutes !== undefined)
-    throw new UsageError(`--until ${minutes}m is a time some minutes ago. For months give --until ${minutes}mo.`);
+  parseAgeFlag(flags, "--until", asking);
   if (operands.length > 0) throw new UsageError("Name sessions, or choose them by options, not both.");
   const choice = parseChoice(asking, flags);
   // Without words, it would be every session.

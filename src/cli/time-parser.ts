@@ -64,6 +64,21 @@ export function parseTimeFlag(
   return new Date(moment).toISOString();
 }
 
+/**
+ * Returns the same for sessions or files that are to be moved or removed. Throws UsageError for `3m` as well: a person may
+ * mean months.
+ */
+export function parseAgeFlag(
+  flags: ReadonlyMap<string, string>,
+  name: string,
+  context: Pick<VerbContext, "page" | "variables">,
+): string | undefined {
+  const [, minutes] = /(\d+)\s*m(?: ago)?$/i.exec(flags.get(name)?.trim() ?? "") ?? [];
+  if (minutes !== undefined)
+    throw new UsageError(`${name} ${minutes}m is a time some minutes ago. For months give ${name} ${minutes}mo.`);
+  return parseTimeFlag(flags, name, context);
+}
+
 /** Returns a zone that exists: the one that is named or, otherwise, that of the system. */
 export function resolveTimeZone(name: string | undefined): string {
   const system = new Intl.DateTimeFormat().resolvedOptions().timeZone;

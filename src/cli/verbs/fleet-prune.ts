@@ -3,7 +3,7 @@ import { requireYes } from "../confirmed.ts";
 import { type Flag, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, escapeLine, formatSize, show, wrap } from "../terminal/text.ts";
-import { parseTimeFlag } from "../time-parser.ts";
+import { parseAgeFlag } from "../time-parser.ts";
 import type { VerbArguments, VerbContext } from "../verb.ts";
 import { formatSizedRow } from "./doctor.ts";
 
@@ -29,7 +29,7 @@ export async function pruneFleet(
 ): Promise<PrunedOrFound> {
   const { now } = asking.page(0);
   const ageOf = (name: string): number | undefined => {
-    const moment = parseTimeFlag(flags, name, asking);
+    const moment = parseAgeFlag(flags, name, asking);
     return moment === undefined ? undefined : Math.max(0, now - Date.parse(moment));
   };
   const age = ageOf("--until");

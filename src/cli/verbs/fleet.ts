@@ -10,11 +10,14 @@ import type {
   SessionLoss,
 } from "../../core/ports/fleet-admin.ts";
 import type { FleetDatabase } from "../../core/ports/fleet-database.ts";
+import { getIdInPath } from "../../core/search/listing.ts";
 import { AddressError, NO_FLEET } from "../../storage/fleet-module.ts";
 import { findPaths, toAbsolutePath } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
+import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
+import { findRecordedSession } from "../sessions.ts";
 import { count, formatSize, group, show } from "../terminal/text.ts";
 import {
   DAMAGE,
@@ -92,12 +95,13 @@ const status = defineVerb({
   name: "fleet status",
   meaning: "show the database: its tables, sizes and writers",
   operands: [],
-  more: "The figures are those of the tenant in the URL, or of the sessions that are in no tenant.",
+  more: "The figures are those of the tenant in the URL, or of the sessions that are in no tenant. The exit status is 1 where the tables are missing.",
   run: (asking, given) => withFleet(asking, given, readStatus),
   *print(result) {
     yield* tenantLine(result);
     yield* formatFleetStatus(result);
   },
+  status: ({ schemaVersion }) => (schemaVersion === 0 ? FAILURE : OK),
 });
 
 async function readStatus(database: FleetDatabase): Promise<ShownStatus> {
@@ -126,6 +130,9 @@ const migrate = defineVerb({
   name: "fleet migrate",
   meaning: "make or upgrade the tables, and add the facts that lists and searches lack",
   operands: [],
+  flags: {
+    "--yes": { meaning: "do not ask before making tables where this machine knows another store" },
+  },
   more: "Running servers may go on meanwhile. After an upgrade those of the former program write nothing more.",
   onInterrupt: RUN_AGAIN,
   run: (asking, given) =>
@@ -133,7 +140,9 @@ const migrate = defineVerb({
       asking,
       given,
       async (database) => {
-        const { before } = await database.migrate();
+        const { before } = await database.migrate(async ({ store, remedy }) => {
+          if (!given.flags.has("--yes")) await mayBeginAnew(asking, store, remedy);
+        });
         // New tables have no sessions, and servers that knew another database here refuse this one until a person lets them.
         const indexed = before === 0 ? NOTHING_INDEXED : await getFleetAdmin(asking).index(asking.progress);
         const refused = indexed.unreadable.length;
@@ -147,6 +156,15 @@ const migrate = defineVerb({
   },
   status: ({ refused }) => (refused > 0 ? FAILURE : OK),
 });
+
+/** Asks before an empty database gets tables at the address of another store. Throws UsageError, and cancelled. */
+function mayBeginAnew(asking: VerbContext, store: string, remedy: string): Promise<void> {
+  const event = `The database at this address is empty, and this machine's sessions are in another store (${store}). New tables are a new fleet without these sessions, which servers refuse until you ${remedy}.`;
+  return requireYes(asking, `${event}\nMake new tables?`, {
+    alone: `${event} Nothing was made. Restore a backup instead, as docs/fleet.md says, or use --yes.`,
+    refused: "Nothing was made.",
+  });
+}
 
 const prune = defineVerb({
   name: "fleet prune",
@@ -175,7 +193,7 @@ const prune = defineVerb({
 const take = defineVerb({
   name: "fleet take",
   meaning: "take a session from a machine that cannot be reached",
-  operands: ["<id>"],
+  operands: ["<session>"],
   more:
     "It is the last resort where a turn runs, or hangs, on such a machine: any server can write to the session at once. An " +
     "idle session needs no take: others may write five seconds after its last write.\n" +
@@ -183,7 +201,10 @@ const take = defineVerb({
   run: (asking, given) =>
     withFleet(asking, given, async (database) => {
       const { shown, tenant } = database;
-      return { address: shown, tenant, ...(await database.takeAway(given.operands[0])) };
+      const [operand] = given.operands;
+      const where = await findRecordedSession(asking, operand);
+      const id = "sessionId" in where ? where.sessionId : getIdInPath(operand);
+      return { address: shown, tenant, ...(await database.takeAway(id)) };
     }),
   *print(result) {
     const { sessionId, holder } = result;

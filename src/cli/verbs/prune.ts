@@ -13,7 +13,7 @@ import {
   show,
   wrap,
 } from "../terminal/text.ts";
-import { parseTimeFlag } from "../time-parser.ts";
+import { parseAgeFlag } from "../time-parser.ts";
 import { defineVerb, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 import { formatSizedRow, KINDS } from "./doctor.ts";
@@ -36,7 +36,7 @@ export const prune = defineVerb({
     "Each leftover is in its place, in the trash or removed; prune shows those in their place, and undo brings back those in the trash.",
   async run(asking, given) {
     const { flags, operands } = given;
-    const before = parseTimeFlag(flags, "--older-than", asking);
+    const before = parseAgeFlag(flags, "--older-than", asking);
     if (flags.has("--permanent") && !flags.has("--apply")) throw new UsageError("--permanent goes with --apply.");
     if (flags.has("--trash")) {
       if (operands.length > 0) throw new UsageError("With --trash, prune takes no paths; --older-than says what goes.");
@@ -72,7 +72,7 @@ export const emptyingTrash = defineVerb({
   },
   more: "It asks first, with their number and size. Nothing brings them back.",
   onInterrupt: "Each session is either in the trash or removed; trash lists those that are there.",
-  run: (asking, given) => emptyTrash(asking, given, parseTimeFlag(given.flags, "--older-than", asking), true),
+  run: (asking, given) => emptyTrash(asking, given, parseAgeFlag(given.flags, "--older-than", asking), true),
   print: (result, { flags }, page) => trashLines(result, flags, page, true),
 });
 

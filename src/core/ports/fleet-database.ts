@@ -148,8 +148,13 @@ export interface FleetDatabase {
   status(): Promise<DatabaseStatus>;
   /** Returns figures as of `now`, in milliseconds since 1970. */
   metrics(now: number): Promise<MeasuredFleet>;
-  /** Makes the tables. `before`: their version, 0 for none. */
-  migrate(): Promise<{ readonly before: number }>;
+  /**
+   * Makes the tables. `before`: their version, 0 for none. If they are missing, and this machine knows a store at the
+   * address, `confirm` is called first, with advice to forget that store; the tables are not made if it rejects.
+   */
+  migrate(
+    confirm: (known: { readonly store: string; readonly remedy: string }) => Promise<void>,
+  ): Promise<{ readonly before: number }>;
   /** Throws storage_failed unless the tables are there, in the version of this program. */
   requireTables(): Promise<void>;
   /** Returns the removable data, with the sessions that were deleted, or written to, first. */

@@ -8,6 +8,7 @@ import type { FleetPlace } from "../../storage/fleet-module.ts";
 import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
 import { openQuarantine } from "../../storage/quarantined-entries.ts";
 import type { PostgresConnection } from "./connect.ts";
+import { openKnownStore } from "./postgres/identity.ts";
 import { makeAnsweringMetric, makeMachineMetrics, readDatabaseMetrics } from "./postgres/metrics.ts";
 import { migrate, readSchemaVersion, requireTables } from "./postgres/migration.ts";
 import { LEASE } from "./postgres/postgres.ts";
@@ -43,7 +44,12 @@ export function makeFleetDatabase(
         return { away: error.message, metrics: [makeAnsweringMetric(false), ...machine] };
       }
     },
-    migrate: () => migrate(connections),
+    async migrate(confirm) {
+      const { known, remedy } = openKnownStore(disk, stateFolder, shown);
+      const { store } = known();
+      if (store !== undefined && (await readSchemaVersion(connections)) === 0) await confirm({ store, remedy });
+      return migrate(connections);
+    },
     requireTables: () => requireTables(connections),
     findPrunable: (ages) => pruning.find(ages),
     prune: (ages, progress) => pruning.prune(ages, progress),

@@ -60,7 +60,7 @@ export function makeFleetStores(
     publishThere: makeFleetStore,
     async requireFree(id) {
       const there = await fleet.look(id);
-      if (there?.holder) throw makeLockedFailure(there.holder);
+      if (there?.holder) throw makeLockedFailure(there.holder, id);
     },
     join: (local) => joinFleet(connection, options, local),
   };

@@ -427,10 +427,12 @@ test("another database at the same address gets nothing before the note of the f
   const machine = temporaryPlace();
   const variables = { PI_FLEET_URL: server.url };
   const place = { ...machine, variables: { ...machine.variables, ...variables } };
-  const verb = (name: string) => runHere(place, ["fleet", name], { variables });
+  const verb = (...words: string[]) => runHere(place, ["fleet", ...words], { variables });
   // By who runs the servers, somewhere else.
   const admin = temporaryPlace();
   const migrate = () => runHere(admin, ["fleet", "migrate"], { variables });
+  const empty = await runHere(admin, ["fleet", "status"], { variables });
+  expect([empty.status, empty.stdout]).toEqual([1, expect.stringContaining("no tables yet")]);
   await migrate();
   const lives = new HereLives({ place });
   const first = await lives.start();
@@ -440,8 +442,12 @@ test("another database at the same address gets nothing before the note of the f
   const closed = await newSession(first, [user("closed")]);
   await lives.end();
   // It is made anew, or an operator's mistake leads here.
+  const store = server.sql("select value from pi_fleet.meta where key = 'store'");
   server.sql("drop schema pi_fleet cascade");
-  await migrate();
+  const anew = await verb("migrate");
+  expect([anew.status, anew.stderr]).toEqual([2, expect.stringContaining(store)]);
+  expect(server.sql("select count(*) from pg_namespace where nspname = 'pi_fleet'")).toBe("0");
+  expect((await verb("migrate", "--yes")).status).toBe(0);
   // Ten times as fast, because a database that was away is asked again after a second.
   const now = performance.now.bind(performance);
   const begun = now();

@@ -337,7 +337,10 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
       const two = await suite.machine({ args: ["--store", kind] });
       await two.wire.result("switch_session", { sessionId });
       const early = await two.wire.failure("append", { entries: [user("too early")] });
-      expect(early.data.name).toBe("session_locked");
+      expect([early.data.name, early.message]).toEqual([
+        "session_locked",
+        expect.stringContaining(`fleet take ${sessionId} ends it`),
+      ]);
       expect(await take(sessionId.slice(0, 13))).toMatchObject({ stderr: "", stdout: FROM_MACHINE });
       await append(two, "second");
       // Its holder gets a failure, and keeps its entries as a branch.
@@ -356,10 +359,10 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
   test("goes on where it was, if nobody else wrote; and nothing is taken twice, or from nobody", () =>
     play(
       suite,
-      `one switch_session; one append first; row epoch = 2; one fleet take {s} ~ Taken from .* on host of machine
+      `one switch_session; one append first; row epoch = 2; one fleet take text ~ Taken from .* on host of machine
       row epoch = 3; one fleet take {s} ~ No server has; row epoch = 3; one append second; row entries = 4; one leave
       one reads second; one fleet take no-such-session = status:1 stdout: ~ No session has the id no-such-session
-      one fleet take ~ fleet take <id>; one delete_session; one fleet take {s} ~ No session has the id; row state = 2`,
+      one fleet take ~ fleet take <session>; one delete_session; one fleet take {s} ~ No session has the id; row state = 2`,
     ));
 
   test.each([true, false])(

@@ -96,7 +96,8 @@ const SCENES: Readonly<Record<string, string>> = {
   "is told by status, and takes its options alone": `
     one delete_session; one tells status = sessions:0 deleted.sessions:1 deleted.entries:2
     one fleet status ~ 1 session is deleted and can be restored; one fleet status --apply ~ Unknown option --apply
-    one fleet prune --older-than soon ~ --older-than`,
+    one fleet prune --older-than soon ~ --older-than; one fleet prune --older-than 3m --apply ~ give --older-than 3mo
+    one fleet prune --until 3m --apply --yes = status:2 ~ give --until 3mo; row state = 2`,
   "passes by a session whose row somebody changes just now, and tells of what went alone": `
     one make busy; db ${idle("nobody")}; db begin; db update pi_fleet.session set messages = messages where id = '{busy}'
     one fleet prune --until 90d --apply --yes ~ {s}[^]*Deleted: 1 session \\(\\d+ B\\); db commit

@@ -57,6 +57,11 @@ const SCENES: Readonly<Record<string, string>> = {
   "that nobody can give back any more is said with the number, until a person removes the record": `
     ${RESTORED}; one reverts [third]; one tells restore = sessions.@third.outcome:refused ~ has 2 of the entries
     one fleet verify = status:3; one obeys; ${ALL_BACK}`,
+  "is recognised of sessions that fleet import brought in, wherever their files are, and restore gives them back": `
+    db select keep(); one imports; one fleet verify = status:0 ~ has every entry that was acknowledged
+    db select put_back(); one fleet verify = status:3 ~ 2 sessions lack entries in the database
+    one fleet restore = status:0 ~ 2 sessions were given; db select count(*) from pi_fleet.entry => 8
+    one fleet verify = status:0 ~ has every entry that was acknowledged`,
   "where others wrote more than was lost, push and doctor know it, too": `
     ${RESTORED}; two write [second] x1; two write [second] x2; two write [second] x3; one doctor = lacking:3
     one tells push = sessions.@second.outcome:branched; db ${said("second")} => second x1 x2 x3 b1 b2; ${ALL_BACK}`,

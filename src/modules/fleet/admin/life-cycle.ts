@@ -348,7 +348,7 @@ async function withSession<T>(
   if (id !== undefined) await uploadPendingFirst(place, id, file);
   const taking = id === undefined ? undefined : await fleet.take(id, 0);
   if (taking?.kind === "away") throw away(taking.reason);
-  if (taking?.kind === "held") throw makeLockedFailure(taking.holder);
+  if (id !== undefined && taking?.kind === "held") throw makeLockedFailure(taking.holder, id);
   // A refused process knows nothing of the fleet's session.
   if (taking?.kind === "unfit" && !taking.isOfValue) throw makeUnfitFailure(taking.reason);
   // A session that the fleet lacks, cannot have, or has deleted is handled as a local file.

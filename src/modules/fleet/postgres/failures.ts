@@ -51,24 +51,24 @@ function deleted(sessionId: string): Failure {
 }
 
 /** Returns the failure for a session that another machine has. */
-export function makeLockedFailure(holder: Holder): Failure {
+export function makeLockedFailure(holder: Holder, sessionId: string): Failure {
   const where = holder.host === undefined ? "" : ` on ${holder.host}`;
   return new Failure(
     "session_locked",
-    `${holder.client}${where} is writing to this session. Close it there, or clone it here. If that process has ended, its lease ends within 30 s; pi-session-server fleet take <id> ends it at once.`,
+    `${holder.client}${where} is writing to this session. Close it there, or clone it here. If that process has ended, its lease ends within 30 s; pi-session-server fleet take ${sessionId} ends it at once.`,
     { holder },
   );
 }
 
 /** Returns the failure for a session that cannot be had, however often it is asked for. */
 export function toLeaseFailure(taking: Exclude<LeaseResult, { kind: "taken" | "away" }>, sessionId: string): Failure {
-  if (taking.kind === "held") return makeLockedFailure(taking.holder);
+  if (taking.kind === "held") return makeLockedFailure(taking.holder, sessionId);
   return taking.kind === "unfit" ? makeUnfitFailure(taking.reason) : deleted(sessionId);
 }
 
 /** Returns the failure for lines in conflict with those of another writer. */
-export function makeOvertakenFailure(taking: LeaseResult): Failure {
-  if (taking.kind === "held") return makeLockedFailure(taking.holder);
+export function makeOvertakenFailure(taking: LeaseResult, sessionId: string): Failure {
+  if (taking.kind === "held") return makeLockedFailure(taking.holder, sessionId);
   return new Failure(
     "content_modified",
     {

@@ -51,7 +51,9 @@ export async function requireSameStore(
   if (answer.kind === "failed") {
     // A person who creates its tables now makes it another fleet. If a role may not ask, the database is used.
     if (known !== undefined && NO_TABLES.has(answer.code))
-      throw new Error("the database has no tables of the fleet any more; pi-session-server fleet migrate makes them");
+      throw new Error(
+        "the database has no tables of the fleet any more; restore a backup of it, or have pi-session-server fleet migrate make new ones",
+      );
   } else if (answer.kind !== "done") throw new Error(answer.reason);
   const { value: id, version } = (answer.kind === "done" && answer.rows[0]) || {};
   if (isForSessions && version !== undefined && Number(version) !== SCHEMA_VERSION) throw otherVersion(Number(version));

@@ -338,7 +338,9 @@ export class FleetReplica implements Replica, ReplicaStatus {
   /** Notes that the host gets an acknowledgement for the first `count` entries. Never throws. */
   private noteAcknowledged(count: number): void {
     const { log, known, options, id, lease } = this;
-    if (log.file === null || log.readOnly || this.isReplaced) return;
+    if (log.file === null || this.isReplaced) return;
+    // An imported file may have less than was acknowledged before.
+    if (log.readOnly && this.acknowledged && this.acknowledged.end.entries >= count) return;
     const before = this.notedEnd.entries > known.entries && this.notedEnd.entries <= count ? this.notedEnd : known.now;
     let last: string | undefined;
     try {
@@ -695,7 +697,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
       // None of it was ever here: it is another session, which got the id first.
       const isAnother = commit.first === 0 && this.known.had === 0;
       if (isAnother) this.lease.release();
-      return isAnother ? makeIdTakenFailure(id) : makeOvertakenFailure(taking);
+      return isAnother ? makeIdTakenFailure(id) : makeOvertakenFailure(taking, id);
     }
     this.known.raise(here);
     // The lease has the durability of existing lines; it is unknown if another process has the lease.

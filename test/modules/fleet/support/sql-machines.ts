@@ -1,6 +1,7 @@
 /** Machines whose sessions are also in a PostgreSQL of the tests, faults of their calls, and scenes. */
 
-import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect } from "vitest";
 import { Failure } from "../../../../src/core/failure.ts";
 import type { FleetEnd, FleetFacts } from "../../../../src/core/ports/fleet.ts";
@@ -8,6 +9,7 @@ import type { SqlAnswer, SqlQuestion } from "../../../../src/modules/fleet/postg
 import { Outage } from "../../../../src/modules/fleet/replica/outage.ts";
 import type { Disk } from "../../../../src/storage/fs/disk.ts";
 import { assistant, SPOKEN, user } from "../../../support/drafts.ts";
+import { chain, fileText, headerText } from "../../../support/lines.ts";
 import { HereLives, type HereLivesOptions } from "../../../support/proof.ts";
 import { range } from "../../../support/random.ts";
 import type { Json, Place, Wire } from "../../../support/server.ts";
@@ -327,6 +329,17 @@ const STEPS: Readonly<Record<string, Step>> = {
   async obeys({ suite }, { place }) {
     const said = JSON.stringify(await suite.runVerb("restore", place));
     rmSync(/remove (\S+) to/.exec(said)?.[1] as string);
+  },
+  /** Brings in a session in the session folder and one outside of it, and a part of that. */
+  async imports({ suite }, { place }) {
+    for (const [n, folder] of [".pi/agent/sessions/--work--", "outside", "part"].entries()) {
+      const [header, ...lines] = fileText(headerText({ id: `imported-${Math.min(n, 1)}` }), ...chain(3)).split("\n");
+      const path = join(place.home, folder);
+      mkdirSync(path, { recursive: true });
+      const name = `2026-01-24T16-22-26-831Z_imported-${Math.min(n, 1)}.jsonl`;
+      writeFileSync(join(path, name), [header, ...(n < 2 ? lines : lines.slice(0, 1)), ""].join("\n"));
+      expect((await suite.verb(`import ${path}`, place)).status).toBe(0);
+    }
   },
   gone: (_, __, { sessionFile }) => rmSync(sessionFile),
   /** The disk has a state of the file before its first entry. */
