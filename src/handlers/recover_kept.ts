@@ -11,7 +11,7 @@ export default defineCommand({
     "Appends entries that list_kept lists to their session, as a branch: byte for byte, at the parents that they name. " +
     "The leaf stays; branch goes there. What the session has already is left out, so that doing it twice has one effect, " +
     "and so is what the host has repeated with the idempotencyKey of its request. " +
-    "The file stays.",
+    "The file stays until a repetition finds all of it durable in the session: then it gets another name, and is listed no more.",
   effect: "write",
   params: { keptAt: z.string().min(1).describe("the path that list_kept shows, or that a failure named") },
   result: () =>
@@ -37,6 +37,8 @@ export default defineCommand({
       });
     const { entryIds, renamed } = addBranch(session, lines);
     notifyAppended(context, session, entryIds);
+    const { durableCount, nodes } = session.log;
+    if (entryIds.length + damagedLines === 0 && durableCount === nodes.count) workspace.stores.kept.putAside(keptAt);
     return {
       entryIds: [...entryIds],
       renamed: Array.from(renamed, ([from, to]) => ({ from, to })),

@@ -71,6 +71,10 @@ export interface FleetStores {
   publishThere(store: Store): Store;
   /** Throws session_locked if another machine writes to a session. */
   requireFree(id: string): Promise<void>;
+  /** Returns a function that is true for the copies here of other tenants' sessions; of one session, if named. */
+  findOthers(sessionId?: string): (copy: { readonly id: string; readonly path: string }) => boolean;
+  /** Throws storage_failed for a copy of another tenant's session: its text would come into this tenant's. */
+  requireOwn(id: string, file: string): void;
   /** Joins the fleet with the sessions of this machine. */
   join(local: LocalSessions): FleetSessions;
 }

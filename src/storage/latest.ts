@@ -18,7 +18,11 @@ export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
  * Returns the most recently changed session of a folder whose header fits, or undefined. Of two that were changed
  * within one tick of the file system's clock, returns the one that was created later.
  */
-export function findLatest(disk: Disk, folder: string, fits: (header: StoredHeader) => boolean): string | undefined {
+export function findLatest(
+  disk: Disk,
+  folder: string,
+  fits: (header: StoredHeader, file: string) => boolean,
+): string | undefined {
   if (!exists(disk, folder)) return undefined;
   const candidates = disk
     .names(folder)
@@ -32,7 +36,7 @@ export function findLatest(disk: Disk, folder: string, fits: (header: StoredHead
     // Only the headers of the newest are read: a folder may contain thousands.
     if (latest !== undefined && changed < latest.changed) break;
     const header = readHeader(disk, file);
-    if (header === undefined || !fits(header)) continue;
+    if (header === undefined || !fits(header, file)) continue;
     try {
       if (!isSessionIn(disk, folder, basename(file))) continue;
     } catch {

@@ -51,6 +51,8 @@ export interface OpeningOptions {
   readonly requireAllowed?: (path: string) => void;
   /** Returns the local file of the session that other machines name by a path without a file here. */
   readonly copyFor?: (path: string) => string | undefined;
+  /** Throws storage_failed for a file whose session another tenant of the fleet has. */
+  readonly requireOwn?: (id: string, file: string) => void;
   /** The failure of making a session, if nothing may be written. */
   readonly refusal?: Failure;
 }
@@ -65,6 +67,8 @@ interface Openings {
   /** Does the same, and follows links. */
   readonly pathOf: (file: string) => string;
   readonly openLog: (file: string, asReader?: boolean) => Log;
+  /** Does the same, unless another tenant of the fleet has the session. */
+  readonly openOwn: (file: string, asReader?: boolean) => Log;
 }
 
 export function makeOpenings(options: OpeningOptions, { jsonl, memory, v2, foreign }: Backends): Openings {
@@ -111,10 +115,20 @@ export function makeOpenings(options: OpeningOptions, { jsonl, memory, v2, forei
       throw named(disk, file) ?? error;
     }
   };
+  const openOwn = (file: string, asReader?: boolean): Log => {
+    const log = openLog(file, asReader);
+    try {
+      options.requireOwn?.(log.header.id, log.file ?? file);
+      return log;
+    } catch (error) {
+      log.close();
+      throw error;
+    }
+  };
   const stores: SessionStores = {
     forNew: options.kind === "memory" ? memory : byPath(options.kind === "v2" ? v2() : jsonl, at, options.refusal),
     leaves: makeLeafMemory(disk, options.paths.state, options.durability === "sync"),
-    open: (file, asReader) => openLog(pathOf(file), asReader),
+    open: (file, asReader) => openOwn(pathOf(file), asReader),
     exists: (file) => exists(disk, file),
     holds(path) {
       const file = pathOf(path);
@@ -130,7 +144,7 @@ export function makeOpenings(options: OpeningOptions, { jsonl, memory, v2, forei
       }
     },
   };
-  return { stores, allowed, pathAsGiven, pathOf, openLog };
+  return { stores, allowed, pathAsGiven, pathOf, openLog, openOwn };
 }
 
 /** Throws not_a_session for a path into a container: its header would open as an empty session with its id. */

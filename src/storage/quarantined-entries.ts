@@ -10,8 +10,8 @@ import { getContentText, toPreview } from "../core/format/message.ts";
 import { concat, parse, splitLines } from "../core/json/json.ts";
 import type { Quarantine, QuarantinedEntries } from "../core/ports/quarantined-entries.ts";
 import type { Log } from "../core/ports/store.ts";
-import { type Disk, readWhole } from "./fs/disk.ts";
-import { getInfo, guardErrno, readIfPresent } from "./fs/files.ts";
+import { type Disk, readWhole, renameExclusive } from "./fs/disk.ts";
+import { addNumber, findFreeName, getInfo, guardErrno, readIfPresent } from "./fs/files.ts";
 import { listNames } from "./fs/folders.ts";
 import { quarantine } from "./fs/quarantine.ts";
 import { LF } from "./log/lines.ts";
@@ -78,6 +78,18 @@ export function openQuarantine(disk: Disk, folder: string): Quarantine {
   };
   return {
     read,
+    putAside(keptAt) {
+      const stem = keptAt.replace(NAME, ".recovered");
+      try {
+        renameExclusive(
+          disk,
+          keptAt,
+          findFreeName(disk, (n) => `${addNumber(stem, n, "-")}.bin`),
+        );
+      } catch {
+        // It is offered again.
+      }
+    },
     list() {
       const names = guardErrno("looking for kept entries", () => readIfPresent(() => listNames(disk, folder))) ?? [];
       const found = names.filter((name) => NAME.test(name)).flatMap((name) => describeFile(join(folder, name)) ?? []);

@@ -104,9 +104,9 @@ export function makeStores(options: StoresOptions): Stores {
   const foreign = once(() =>
     options.foreign?.openAgentSessions({ disk, env, stateFolder: paths.state, variables: options.variables ?? {} }),
   );
-  const named = fleet ? { copyFor: (path: string) => joined?.copyFor(path) } : {};
+  const named = fleet ? { copyFor: (path: string) => joined?.copyFor(path), requireOwn: fleet.requireOwn } : {};
   const opening = makeOpenings({ ...options, ...named, refusal }, { jsonl, memory, v2, foreign });
-  const { stores, allowed, pathOf, openLog } = opening;
+  const { stores, allowed, pathOf, openLog, openOwn } = opening;
   const { leaves } = stores;
   /**
    * Returns whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
@@ -136,7 +136,12 @@ export function makeStores(options: StoresOptions): Stores {
     archived: () => listArchivedFolders(paths, disk),
     both: () => listAllFolders(paths, disk),
   };
-  const findAnywhere = (id: string): string => findById(disk, [folders.both()], id, openForReading);
+  /** Returns false if another tenant of the fleet has the session of a file. */
+  const isOwn = (file: string): boolean => {
+    const id = fleet && readId(disk, file);
+    return id === undefined || !fleet?.findOthers(id)({ id, path: file });
+  };
+  const findAnywhere = (id: string): string => findById(disk, [folders.both()], id, openForReading, false, isOwn);
   const isDurable = durability === "sync";
   const operations = makeOperationLog({ ...options, stateFolder: paths.state, isDurable });
   const lifeCycleDeps: LifecycleDeps = {
@@ -144,7 +149,7 @@ export function makeStores(options: StoresOptions): Stores {
     leaves,
     operations,
     readOnly,
-    open: (file) => openLog(pathOf(file)),
+    open: (file) => openOwn(pathOf(file)),
     factsAt: (file) => readFactsAt(disk, file, openForReading),
     openStaged: (file) => jsonl.open(file, true),
     openForeign: (file) => foreign()?.open(pathOf(file), { asReader: true }),
@@ -156,7 +161,7 @@ export function makeStores(options: StoresOptions): Stores {
     withId: (id) =>
       guardErrno("looking for sessions with the id", () => {
         const { exact } = filesOf(disk, listAllFolders(paths, disk), toFileStem(env, id));
-        const found = exact.filter((file) => (readId(disk, file) ?? id) === id);
+        const found = exact.filter((file) => (readId(disk, file) ?? id) === id && isOwn(file));
         return found.length < 2 ? found : [...new Set(found.map((file) => findCurrentFile(disk, file)))];
       }),
   };
@@ -165,6 +170,7 @@ export function makeStores(options: StoresOptions): Stores {
     leaves,
     openLog: openForReading,
     indexAhead: true,
+    findOthers: fleet?.findOthers,
     isDurable,
     // SQLite opens its files by their paths.
     ...(options.sharedState ? { sqlite: () => undefined } : {}),
@@ -179,7 +185,7 @@ export function makeStores(options: StoresOptions): Stores {
           store: "jsonl",
         };
   const find = (id: string, isWhole?: boolean): string =>
-    findById(disk, [folders.listed(), folders.archived()], id, openForReading, isWhole);
+    findById(disk, [folders.listed(), folders.archived()], id, openForReading, isWhole, isOwn);
   const idIn = (file: string): string | undefined => (exists(disk, file) ? readId(disk, file) : undefined);
   const idsIn = (file: string): string[] => {
     const log = lifeCycleDeps.openForeign(file);
@@ -205,7 +211,7 @@ export function makeStores(options: StoresOptions): Stores {
     },
     copies: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
     storeAt: (file) => (isContainerName(file) ? copies.v2() : copies.jsonl),
-    openCopy: (file) => openLog(allowed(file)),
+    openCopy: (file) => openOwn(allowed(file)),
     isOurs: (log): log is FileLog => log instanceof FileLog,
   });
   const theirs = makeWhenUsed(
@@ -269,7 +275,7 @@ export function makeStores(options: StoresOptions): Stores {
         return typeof own === "string" && isDirectory(own);
       };
       try {
-        return findById(disk, places, id, openForReading, true, isOf);
+        return findById(disk, places, id, openForReading, true, (file) => isOf(file) && isOwn(file));
       } catch (error) {
         if (error instanceof Failure && error.name === "session_not_found") return undefined;
         throw error;
@@ -288,7 +294,7 @@ export function makeStores(options: StoresOptions): Stores {
         [parentSession, branchedFrom].some((parent) => typeof parent === "string" && parent !== "");
       const isOf = (header: StoredHeader): boolean =>
         typeof header.cwd === "string" && isDirectory(header.cwd) && !(isTop && isFork(header));
-      return findLatest(disk, getSessionFolder(paths, wanted), isOf);
+      return findLatest(disk, getSessionFolder(paths, wanted), (header, file) => isOf(header) && isOwn(file));
     },
     nextTo(file, header) {
       if (!isOutside(file)) return undefined;

@@ -62,6 +62,8 @@ function makeAwayFleet(): ConnectedFleet {
       withReplica: (options) => ({ ...options, replica: makeReplica }),
       publishThere: (store) => store,
       requireFree: done,
+      findOthers: () => () => false,
+      requireOwn: noWait,
       join: () => ({
         ...{ arrive: done, uploadPending: noWait, admin: undefined, copyFor: noWait },
         source: undefined,

@@ -96,7 +96,8 @@ export function* formatPruned(found: PrunedOrFound, page: OutputStyle): Generato
   for (const { sessionId, name, deletedAt, entries, bytes } of found.named)
     yield row(bytes, deletedAt, sessionId.slice(0, 8), name ?? count(entries, "entry", "entries"));
   yield* more(found.sessions, found.named.length);
-  if (isNothing(found)) yield "The fleet has nothing that may be removed.";
+  if (isNothing(found))
+    yield "The fleet has nothing that may be removed. Deleted sessions stay for 30 days, or as long as --older-than says.";
   else if (found.applied && !isNothingForGood(found)) {
     yield* wrap(`Removed for good: ${whatGoes(found)}; ${count(found.rows ?? 0, "row", "rows")}.`, page.width);
     yield* wrap("The database uses the room again after its next vacuum.", page.width);

@@ -295,7 +295,7 @@ function makePushVerb(word: "push" | "restore", texts: Pick<Verb, "meaning" | "m
       if (problems.length > MOST_PRINTED)
         yield `and ${count(problems.length - MOST_PRINTED, "more session", "more sessions")}`;
       if (kept > 0)
-        yield `${count(kept, "file", "files")} of entries that the fleet refused before, which only this machine has: recover lists and appends them; then remove them`;
+        yield `${count(kept, "file", "files")} of entries that the fleet refused before, which only this machine has: recover lists and appends them`;
     },
     status: ({ refused, kept }) => (refused + kept > 0 ? FAILURE : OK),
   });

@@ -6,14 +6,17 @@ export default defineVerb({
   name: "recover",
   meaning: "show entries that a fleet refused, and make a branch of them",
   operands: ["[file]"],
-  more: "Such entries were written while another machine had the session. Without a file, it lists them. With one, it appends its entries to their session as a branch; the leaf stays.",
+  more: "Such entries were written while another machine had the session. Without a file, it lists them. With one, it appends its entries to their session as a branch; the leaf stays. The file is then no longer listed, unless it has damaged lines.",
   async run(asking, { operands: [file] }) {
     const { kept } = await asking.ask("list_kept", {});
     if (file === undefined) return { kept };
     const keptAt = toAbsolutePath(file, asking.cwd);
     const known = kept.find((one) => one.keptAt === keptAt);
     if (known) await openNamedSession(asking, known.sessionId);
-    return { kept: undefined, sessionId: known?.sessionId, ...(await asking.ask("recover_kept", { keptAt })) };
+    const recovered = await asking.ask("recover_kept", { keptAt });
+    // The repetition finds all of it there, and puts the file aside.
+    if (recovered.entryIds.length > 0) await asking.ask("recover_kept", { keptAt });
+    return { kept: undefined, sessionId: known?.sessionId, ...recovered };
   },
   *print(result, _given, { width }) {
     if (result.kept === undefined) {

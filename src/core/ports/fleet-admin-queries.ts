@@ -73,6 +73,8 @@ export interface AdminQueries {
   takeAway(sessionId: string): Promise<Holder | null>;
   /** Restores a deleted session. Returns whether it exists and has its lines. */
   restore(sessionId: string): Promise<boolean>;
+  /** Returns the ids of deleted sessions with lines that begin so, at most so many. */
+  deletedIdsBeginning(beginning: string, most: number): Promise<readonly string[]>;
   /**
    * Returns the former end of a deleted session whose lines were removed, or the empty end of one that was begun and got no
    * lines; else null.

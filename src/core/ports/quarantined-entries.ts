@@ -25,4 +25,9 @@ export interface Quarantine {
     readonly lines: readonly Uint8Array[];
     readonly damagedLines: number;
   };
+  /**
+   * Renames a file, so that `list` leaves it out. The caller has the lock of its session, which has all of its entries
+   * durably. If the disk refuses, the file stays.
+   */
+  putAside(keptAt: string): void;
 }

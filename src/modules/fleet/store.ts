@@ -30,6 +30,7 @@ import { FleetReplica } from "./replica/fleet-replica.ts";
 import { JOURNAL_FOLDER, Journal } from "./replica/journal.ts";
 import type { FleetOptions } from "./replica/options.ts";
 import type { Outage } from "./replica/outage.ts";
+import { makeOtherTenantFailure } from "./replica/refusals.ts";
 import { isUnreadable, moveToBackup, restoreBackup } from "./replica/unreadable-copies.ts";
 import { BackgroundUploader, type UploadPlace } from "./replica/uploads.ts";
 import type { WhereaboutsPlace } from "./replica/whereabouts.ts";
@@ -61,6 +62,14 @@ export function makeFleetStores(
     async requireFree(id) {
       const there = await fleet.look(id);
       if (there?.holder) throw makeLockedFailure(there.holder, id);
+    },
+    findOthers: (sessionId) => {
+      const findTenant = options.journal.makeTenantFinder(sessionId);
+      return (copy) => findTenant(copy) !== undefined;
+    },
+    requireOwn(id, path) {
+      const tenant = options.journal.makeTenantFinder(id)({ id, path });
+      if (tenant !== undefined) throw makeOtherTenantFailure(id, path, tenant);
     },
     join: (local) => joinFleet(connection, options, local),
   };

@@ -46,6 +46,8 @@ export interface CatalogOptions {
   readonly indexAhead?: boolean;
   /** The files that are listed; by default the session files in the folders of `paths`. */
   readonly files?: ListedFiles;
+  /** Returns a function that is true for sessions here that belong to others, and are not listed. */
+  readonly findOthers?: () => (listed: Listed) => boolean;
   /** True if an index for scripts is durable when `exportIndex` resolves. */
   readonly isDurable?: boolean;
 }

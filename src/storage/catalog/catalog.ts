@@ -160,7 +160,8 @@ class Finder implements LocalCatalog {
         progress && ((done, total, read) => progress(done, total, read.filter(isWanted)));
       await this.refresh(report, endOf(request));
       const twice = request.archived ? this.archivedTwice() : NONE;
-      const fits = (listed: Listed): boolean => isWanted(listed) && !twice.has(listed.path);
+      const isOthers = this.findOthers();
+      const fits = (listed: Listed): boolean => isWanted(listed) && !twice.has(listed.path) && !isOthers(listed);
       this.indexAhead();
       if (request.sort === "cost") await this.count(fits, progress && ((done, total) => progress(done, total, [])));
       await this.relations.prepare();
@@ -185,9 +186,10 @@ class Finder implements LocalCatalog {
     return this.inTurn(async () => {
       await this.refresh();
       const twice = this.archivedTwice();
+      const isOthers = this.findOthers();
       const found = new Map<string, Listed>();
       for (const row of this.kept.rows.values())
-        if (!row.archived || (!found.has(row.id) && !twice.has(row.path))) found.set(row.id, row);
+        if ((!row.archived || (!found.has(row.id) && !twice.has(row.path))) && !isOthers(row)) found.set(row.id, row);
       return found;
     });
   }
@@ -236,7 +238,9 @@ class Finder implements LocalCatalog {
       const isDirectory = this.isDirectory(request);
       const isThere = (listed: Listed): boolean => isDirectory === undefined || isDirectory(listed.cwd);
       const twice = this.archivedTwice();
-      const isAsked = (listed: Listed): boolean => (request.archived || !listed.archived) && !twice.has(listed.path);
+      const isOthers = this.findOthers();
+      const isAsked = (listed: Listed): boolean =>
+        (request.archived || !listed.archived) && !twice.has(listed.path) && !isOthers(listed);
       const wanted = await this.count((listed) => isAsked(listed) && isThere(listed), progress);
       const lacking = wanted.filter(({ usage }) => usage?.damaged !== 0).map(toLacking);
       const unreadable = [...this.unreadable].map((path) => ({ path, listed: undefined, damagedLines: undefined }));
@@ -244,7 +248,7 @@ class Finder implements LocalCatalog {
         ? []
         : await filterInSlices(
             this.kept.rows.values(),
-            (listed) => listed.archived && !twice.has(listed.path) && isThere(listed),
+            (listed) => listed.archived && !twice.has(listed.path) && isThere(listed) && !isOthers(listed),
           );
       return {
         sessions: wanted.map((row) => ({ listed: row, usage: row.usage })),
@@ -308,7 +312,7 @@ class Finder implements LocalCatalog {
       const all = progress && new SearchProgress(progress);
       const until = endOf(request);
       await this.refresh(all && ((_done, _total, _read, bytes) => all.read(bytes)), until);
-      const rows = rowsOf(this.kept.rows, request);
+      const rows = rowsOf(this.kept.rows, request, this.options.findOthers?.());
       // Words without a rank, such as those of a file alone, are found as by any search.
       const asked = terms ? request : { ...request, ranked: false };
       return useAndClose(new Search(this.options, rows, this.relations, asked, query), async (search) => {
@@ -376,7 +380,10 @@ class Finder implements LocalCatalog {
   family(of: { id: string; open?: Relative }, progress?: Progress): Promise<SessionFamily> {
     return this.inTurn(async () => {
       await this.refresh(progress);
-      const sessions: Relative[] = (await this.lists.order("created")).map(({ listed }) => listed);
+      const isOthers = this.findOthers();
+      const sessions: Relative[] = (await this.lists.order("created"))
+        .map(({ listed }) => listed)
+        .filter((listed) => !isOthers(listed));
       const { open } = of;
       if (open && !sessions.some(({ path }) => path === open.path)) sessions.push(open);
       const start =
@@ -396,6 +403,10 @@ class Finder implements LocalCatalog {
     });
   }
 
+  private findOthers(): (listed: Listed) => boolean {
+    return this.options.findOthers?.() ?? (() => false);
+  }
+
   exportIndex(file: string): Promise<number> {
     return this.inTurn(async () => {
       await this.refresh();
@@ -403,7 +414,8 @@ class Finder implements LocalCatalog {
       if (!sqlite) throw new Failure("storage_failed", NEEDS_SQLITE, {}, { retryable: false });
       try {
         // Agents do not list archived sessions.
-        const rows = [...this.kept.rows.values()].filter(({ archived }) => !archived);
+        const isOthers = this.findOthers();
+        const rows = [...this.kept.rows.values()].filter((row) => !row.archived && !isOthers(row));
         const { disk, isDurable = false } = this.options;
         await writeIndex(sqlite, disk, file, rows, isDurable);
         return rows.length;
@@ -661,9 +673,14 @@ function endOf({ within }: ListRequest | SearchRequest): number | undefined {
 }
 
 /** Returns the rows of the agents that are asked for. */
-function rowsOf(rows: ReadonlyMap<string, SessionRow>, { agents }: SearchRequest): ReadonlyMap<string, SessionRow> {
-  if (!agents) return rows;
-  return new Map([...rows].filter(([, { agent }]) => agent === undefined || agents.includes(agent)));
+function rowsOf(
+  rows: ReadonlyMap<string, SessionRow>,
+  { agents }: SearchRequest,
+  isOthers?: (listed: Listed) => boolean,
+): ReadonlyMap<string, SessionRow> {
+  if (!agents && !isOthers) return rows;
+  const isAsked = ({ agent }: SessionRow): boolean => agent === undefined || !agents || agents.includes(agent);
+  return new Map([...rows].filter(([, row]) => isAsked(row) && !isOthers?.(row)));
 }
 
 function toLacking(row: SessionRow) {

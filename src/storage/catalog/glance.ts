@@ -37,13 +37,14 @@ export async function glance(options: CatalogOptions, kept: CachedRows, cwd: str
   );
   const seen = [...folders].flatMap((folder) => sessionsIn(disk, folder));
   seen.sort((a, b) => b.changed - a.changed || (a.path < b.path ? 1 : -1));
+  const isOthers = options.findOthers?.();
   const found: Listed[] = [];
   let read = 0;
   for (const one of seen) {
     if (found.length === limit) break;
     const listed =
       (await kept.with(async (file) => kept.stored(file, one.path, one.stamp))) ?? listedOf(options, kept, one);
-    if (listed && isDirectory(listed.cwd) && !listed.headerOnly) found.push(listed);
+    if (listed && isDirectory(listed.cwd) && !listed.headerOnly && !isOthers?.(listed)) found.push(listed);
     if (++read % AT_ONCE === 0) await pause();
   }
   return found.sort(makeComparison("modified"));

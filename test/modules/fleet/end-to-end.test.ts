@@ -255,7 +255,6 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     const [{ to }] = recovered.renamed;
     const renamed = [{ from: "taken", to }];
     expect(recovered).toMatchObject({ entryIds: ["mine", to, "last"], leafId: "on", renamed });
-    expect((await one.result("recover_kept", { keptAt })).entryIds).toEqual([]);
     // The host repeats it all the same.
     expect((await one.result("append", request)).entryIds).toEqual(["mine", to, "last"]);
     expect(one.inFleet(sessionId).slice(0, 7)).toEqual(["one", "theirs", "taken", "on", "mine", to, "last"]);
@@ -269,7 +268,10 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     const recover = async (...args: string[]): Promise<string> =>
       (await runHere(one.lives.place, ["recover", ...args], { hashes: true })).stdout;
     expect(await recover()).toContain(keptAt);
+    const bytes = readFileSync(keptAt);
     expect(await recover(keptAt)).toContain("has all of it already");
+    expect(await recover()).toContain("No refused entries are kept");
+    expect(readFileSync(keptAt.replace("refused", "recovered"))).toEqual(bytes);
     await again.result("new_session");
     expect((await again.refused("recover_kept", { keptAt })).name).toBe("not_a_session");
     table.check();

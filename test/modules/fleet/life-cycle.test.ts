@@ -222,6 +222,14 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
     );
   });
 
+  test("one that was deleted elsewhere is brought back by the beginning of its id", async () => {
+    const { one, two, sessionId } = await pair();
+    await one.wire.result("delete_session", { sessionId });
+    const beginning = sessionId.slice(0, -1);
+    expect(await two.wire.result("restore_session", { sessionId: beginning })).toMatchObject({ sessionId });
+    expect(suite.row(sessionId)).toBe("1");
+  });
+
   test("one at the place of another is not brought back in its stead", async () => {
     const { one, two, sessionId, sessionFile } = await pair();
     const other = await suite.make(one, "of the other");

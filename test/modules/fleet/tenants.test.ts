@@ -4,6 +4,7 @@
  * @module-tag system
  */
 
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { SCHEMA_VERSION } from "../../../src/modules/fleet/postgres/schema.ts";
 import { readFleetStatus } from "../../../src/modules/fleet/postgres/status.ts";
@@ -44,6 +45,31 @@ describe("tenants", needs(POSTGRESQL), () => {
           "session_not_found",
         );
     }
+  });
+
+  test("are refused the copies of each other in one home", async () => {
+    const { place } = new HereLives({});
+    const [alice, bob] = await Promise.all(
+      ["alice", "bob"].map((tenant) => suite.machine({ fleet: { ...fleetOf(tenant), shown: urlOf(tenant) }, place })),
+    );
+    const { sessionId, sessionFile } = await suite.make(alice, "xylophone");
+    const before = readFileSync(sessionFile, "utf8");
+    const { wire } = bob;
+    for (const here of [true, false])
+      expect((await wire.result("list_sessions", here ? { here } : {})).sessions).toEqual([]);
+    expect((await wire.result("search_sessions", { query: "xylophone" })).hits).toEqual([]);
+    expect((await wire.result("get_usage", { groupBy: ["session"] })).rows).toEqual([]);
+    for (const id of [sessionId, sessionId.slice(0, -1)])
+      expect((await wire.failure("switch_session", { sessionId: id })).data.name).toBe("session_not_found");
+    for (const method of ["switch_session", "delete_session"]) {
+      const { data, message } = await wire.failure(method, { sessionPath: sessionFile });
+      expect([data.name, message]).toEqual(["storage_failed", expect.stringContaining("tenant alice")]);
+    }
+    expect((await suite.runVerb("push", place, urlOf("bob"))).sessions).toEqual([]);
+    expect(readFileSync(sessionFile, "utf8")).toBe(before);
+    expect(suite.sql(`select count(*) from pi_fleet.session where tenant = 'bob' and id = '${sessionId}'`)).toBe("0");
+    await suite.write(alice, sessionId, "more");
+    expect((await alice.wire.result("list_sessions")).sessions).toMatchObject([{ sessionId }]);
   });
 
   test("may have the same id, and change nothing of each other", async () => {

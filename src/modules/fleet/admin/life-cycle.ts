@@ -17,6 +17,7 @@ import type { SessionPlace } from "../../../storage/lifecycle/bring.ts";
 import { getPreviousCwd } from "../../../storage/lifecycle/header-lines.ts";
 import { computeEndInTurns, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { getFailureReason, isAway, makeLockedFailure, makeUnfitFailure } from "../postgres/failures.ts";
+import { resolveWholeId } from "../replica/arrival.ts";
 import { makeElsewhereFailure } from "../replica/refusals.ts";
 import { identifyFleet, uploadFrom } from "../replica/uploads.ts";
 import { bringCopy, toWhereabouts, type WhereaboutsPlace } from "../replica/whereabouts.ts";
@@ -198,7 +199,13 @@ async function restoreWithoutTrash(
     if (!(await reportReturn(place, sessionId, file))) return undefined;
     return { sessionId, sessionPath: file, movedTo: await bringToPlace(place, sessionId, file) };
   }
-  return isThere ? undefined : fetchAndRestore(own, place, sessionId);
+  if (isThere) return undefined;
+  const restored = await fetchAndRestore(own, place, sessionId);
+  if (restored) return restored;
+  const { adminQueries } = place;
+  const idsBeginning = adminQueries.deletedIdsBeginning.bind(adminQueries);
+  const whole = await resolveWholeId({ idsBeginning }, sessionId);
+  return whole === sessionId ? undefined : fetchAndRestore(own, place, whole);
 }
 
 /**

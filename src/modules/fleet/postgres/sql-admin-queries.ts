@@ -176,6 +176,15 @@ export class SqlAdminQueries implements AdminQueries {
     throw new Failure("storage_failed", sentence, { fleet: true });
   }
 
+  async deletedIdsBeginning(beginning: string, most: number): Promise<readonly string[]> {
+    const rows = await this.connections.read({
+      text: `select id from pi_fleet.session where tenant = $1 and state = 2 and removed_at is null
+        and id collate "C" >= $2 and pg_catalog.starts_with(id, $2) order by id collate "C" limit $3`,
+      values: [this.tenant, toStorableText(beginning), most],
+    });
+    return rows.map(({ id }) => String(id));
+  }
+
   async restore(sessionId: string): Promise<boolean> {
     const has = (table: string): string => `exists (select from pi_fleet.${table} e
       where e.tenant = s.tenant and e.session_id = s.id and e.generation = s.generation)`;

@@ -149,6 +149,26 @@ export class AcknowledgedEnds {
     return new Set(others.map(({ sessionId }) => sessionId));
   }
 
+  /** Returns the last ends of copies here that other tenants of this store have acknowledged; of one session, if named. */
+  ofOtherTenants(sessionId?: string): AcknowledgedEnd[] {
+    const { suffixes, disk, folder, own } = this;
+    if (!own) return [];
+    const { store, tenant, address } = own;
+    const isOther = ({ fleet }: AcknowledgedEnd): boolean =>
+      fleet !== undefined &&
+      fleet.tenant !== tenant &&
+      ((store !== undefined && fleet.store === store) || dropTenant(fleet.address) === dropTenant(address));
+    const stem = sessionId === undefined ? "" : sha256(sessionId).slice(0, OF_SESSION);
+    const isAsked = (name: string): boolean =>
+      NAME.test(name) &&
+      name.startsWith(stem) &&
+      !suffixes.some((suffix) => name.replace(LOST, ".jsonl").endsWith(suffix));
+    return listNames(disk, folder)
+      .filter(isAsked)
+      .flatMap((name) => this.read(join(folder, name)).slice(0, 1))
+      .filter(isOther);
+  }
+
   private isHere({ fleet }: AcknowledgedEnd): boolean {
     const { address, tenant = "" } = this.own ?? {};
     return fleet !== undefined && fleet.address === address && (fleet.tenant ?? "") === tenant;
@@ -179,6 +199,11 @@ export class AcknowledgedEnds {
       return [];
     }
   }
+}
+
+/** Returns an address without its tenant. */
+function dropTenant(address: string): string {
+  return address.replace(/([?&])tenant=[^&]*&?/, "$1").replace(/[?&]$/, "");
 }
 
 /** Returns the SHA-256 of a line. */

@@ -188,7 +188,10 @@ function findUnreadableFile(
 }
 
 /** Returns the id of the session of the fleet that is meant by the beginning of one. Throws ambiguous_id. */
-export async function resolveWholeId(catalog: FleetCatalog | undefined, beginning: string): Promise<string> {
+export async function resolveWholeId(
+  catalog: Pick<FleetCatalog, "idsBeginning"> | undefined,
+  beginning: string,
+): Promise<string> {
   const ids = (await catalog?.idsBeginning(beginning, MOST_NAMED + 1)) ?? [];
   if (ids.includes(beginning) || ids.length === 0) return beginning;
   if (ids.length === 1) return ids[0];

@@ -116,7 +116,7 @@ export class Journal {
    * Returns whether a note is of the copy at a path. If its file is gone, or another session by now, as after a move,
    * the note is of any copy; else of its own file alone, because other copies may lack its pending entries.
    */
-  isOf({ sessionId, sessionPath }: JournaledSession, file: string): boolean {
+  isOf({ sessionId, sessionPath }: Pick<JournaledSession, "sessionId" | "sessionPath">, file: string): boolean {
     if (sessionPath === file || sessionPath === "") return true;
     try {
       if (
@@ -129,6 +129,20 @@ export class Journal {
     }
     const { id = sessionId } = readHeader(this.disk, sessionPath) ?? {};
     return id !== sessionId;
+  }
+
+  /**
+   * Returns a function that names the other tenant of this store that alone has acknowledged a copy here; undefined for any
+   * other copy. `sessionId`: it is asked about copies of this session only. Throws storage_failed.
+   */
+  makeTenantFinder(sessionId?: string): (copy: { readonly id: string; readonly path: string }) => string | undefined {
+    const others = guardErrno("reading the tenants of sessions", () => this.ends.ofOtherTenants(sessionId));
+    const ids = new Set(others.map((one) => one.sessionId));
+    return ({ id, path }) => {
+      const other = ids.has(id) ? others.find((one) => one.sessionId === id && this.isOf(one, path)) : undefined;
+      const own = other && this.ends.of(id);
+      return own && this.isOf(own, path) ? undefined : other?.fleet?.tenant;
+    };
   }
 
   /** Returns the paths of the copies of a session with pending entries for this fleet: the given one, and others. */

@@ -29,6 +29,16 @@ export function makeElsewhereFailure({ fleet, sessionPath, unreadable }: Journal
   return new Failure("storage_failed", sentence, { fleet: true, sessionId }, { retryable: false });
 }
 
+/** Returns the failure of opening a copy that belongs to another tenant of the fleet. */
+export function makeOtherTenantFailure(sessionId: string, sessionPath: string, tenant: string): Failure {
+  const whose = tenant === "" ? "the part of the fleet without a tenant" : `the tenant ${tenant}`;
+  const sentence = describeUnchanged(
+    `${sessionPath} has a session of ${whose}, and this server is for another one.`,
+    "Give each tenant a HOME (state folder and session folder) of its own.",
+  );
+  return new Failure("storage_failed", sentence, { sessionId, sessionPath }, { retryable: false });
+}
+
 /**
  * Returns a refusal of writes if only a write finds out whether it still holds; else null. `there`: the fleet's session, if
  * it was asked for and exists.
