@@ -47,7 +47,7 @@ const PARTS: readonly Readonly<Record<string, readonly string[]>>[] = [
     merge: [`${ONE} a0000002 --summary A-summary-of-what-the-branch-has-found`],
   },
   {
-    archive: [`${TWO} ${THREE}`, "--until 2026-02-01 --dry-run", ONE],
+    archive: [`${TWO} ${THREE} --yes`, "--until 2026-02-01 --dry-run", ONE],
     unarchive: [ONE],
     relocate: [`${ONE} .`, "--from /nowhere . --yes", "--from deep . --dry-run"],
     delete: ["--until 2026-02-01 --dry-run", `${TWO} ${THREE} --yes`],

@@ -11,7 +11,7 @@ import {
   toReadableHeader,
 } from "../../core/format/entry.ts";
 import { migrateHeader } from "../../core/format/older-versions.ts";
-import { concat, decodeText, getMembers, toBytes } from "../../core/json/json.ts";
+import { concat, getMembers, toBytes } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Disk } from "../fs/disk.ts";
 import { listNames } from "../fs/folders.ts";
@@ -113,10 +113,13 @@ const LINE = "from the damaged line";
 const NAME = "from the file's name";
 const OTHER = "made up";
 const LOST = "not found";
+/** Bytes of a damaged line that are looked through. */
+const LONGEST_HEADER = 65_536;
 
 /** Returns the members that are legible in a damaged header's line. An entry's line has none of a header. */
 function readRemains(line: Uint8Array): Partial<Record<"id" | "timestamp" | "cwd" | "parentSession", string>> {
-  const text = decodeText(line);
+  // Bytes that are no UTF-8 become U+FFFD.
+  const text = Buffer.from(line.subarray(0, LONGEST_HEADER)).toString();
   // No member of a header is an object, so that another record begins at the next brace.
   const next = text.indexOf("{", 1);
   const own = next < 0 ? text : text.slice(0, next);
