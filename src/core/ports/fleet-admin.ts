@@ -28,7 +28,7 @@ export interface SessionLoss {
   readonly sessionId: string;
   /** The path that its copy had when the last of them was acknowledged. */
   readonly sessionPath: string;
-  /** Their number; null if it is unknown. */
+  /** Their number, or the least one if the copy lacks some, too: others may have written since. Null if it is unknown. */
   readonly entries: number | null;
   /** When the last entry of the session was acknowledged here, ISO 8601. */
   readonly at: string;

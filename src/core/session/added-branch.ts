@@ -24,6 +24,8 @@ interface AddedBranch {
   readonly entryIds: readonly string[];
   /** New ids of entries whose own were given to others, by the old ones. */
   readonly renamed: ReadonlyMap<string, string>;
+  /** Its lines, and those of them that were there before, in order. */
+  readonly present: readonly Uint8Array[];
 }
 
 /** The entries that a branch is added to: the first `count` of a log, and then `theirs`. */
@@ -151,6 +153,7 @@ export function makeBranch(
   const renamed = new Map<string, string>();
   const lines: Uint8Array[] = [];
   const entryIds: string[] = [];
+  const present: Uint8Array[] = [];
   for (const stored of own) {
     const members = membersOf(stored);
     const line = withNames(stored, members, (id) => renamed.get(id) ?? names.get(id));
@@ -171,8 +174,9 @@ export function makeBranch(
       renamed.set(idOf(members), id);
       kept = patchMembers(line, { id: toBytes(JSON.stringify(id)) });
     }
+    present.push(kept);
   }
-  return { lines, entryIds, renamed };
+  return { lines, entryIds, renamed, present };
 }
 
 /** Returns the n-th id to try. */

@@ -360,6 +360,42 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     one.fleet.table.check();
   });
 
+  test("a branch that others overtake before it is sent keeps its parents, and each of its entries is there once", async () => {
+    const one = await new FleetServer(args, { isJournaled: true }).start();
+    const sessionId = await one.begin();
+    const request = (key: string, id = key) => ({ entries: [user(key, { id })], idempotencyKey: key });
+    one.loses();
+    for (const key of ["before", "repeated", "next", "same", "after"]) await one.result("append", request(key));
+    const write = async (...requests: Json[]): Promise<void> => {
+      const two = await new FleetServer(args, { table: one.fleet.table, leasesEnd: true }).start();
+      await two.result("switch_session", { sessionId });
+      for (const params of requests) await two.result("append", params);
+      await two.end();
+    };
+    await write(request("repeated", "theirs"), { entries: entriesOf("same") });
+    one.fleet.faultAt = (_, name) => (name === "append" ? "before" : undefined);
+    const ask = () => one.refused("append", { entries: entriesOf("no"), expectedLeafId: "other" });
+    await one.until(() => one.heard("session_damage").length > 0, ask);
+    await write({ entries: entriesOf("more") });
+    one.heals();
+    await one.until(one.isGiven, ask);
+    const there = one.fleet.table.linesOf(sessionId).map((text) => JSON.parse(text));
+    const messages = there.filter(({ type }) => type === "message").map(({ id, parentId }) => [id, parentId]);
+    const renamed = messages[6][0];
+    expect(messages).toEqual([
+      ["one", null],
+      ["theirs", "one"],
+      ["same", "theirs"],
+      ["more", "same"],
+      ["before", "one"],
+      ["next", "theirs"],
+      [renamed, "next"],
+      ["after", renamed],
+    ]);
+    expect((await one.result("list_kept")).kept).toEqual([]);
+    one.fleet.table.check();
+  });
+
   test.each([
     ["mine", "shared"],
     ["same", "shared"],

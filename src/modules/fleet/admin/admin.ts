@@ -167,7 +167,7 @@ export class FleetAdminService implements FleetAdmin {
   }
 
   private describeLoss({ entries, at, record }: SessionLoss): string {
-    return `Neither the database nor the copy here has ${entries ?? "some"} of the entries that were acknowledged here until ${at}. If no other machine and no backup has them, they are lost; remove ${record} to have this said no more.`;
+    return `Neither the database nor the copy here has ${entries === null ? "some" : `at least ${entries}`} of the entries that were acknowledged here until ${at}. If no other machine and no backup has them, they are lost; remove ${record} to have this said no more.`;
   }
 
   /** Returns how many entries before an acknowledged end the fleet lacks; null if the copy is no proof. */

@@ -158,11 +158,21 @@ async function branchOff(
   const { log, options, acknowledged } = copy;
   const base = { log, count: common, theirs };
   const found = readUploadLines(log, common, log.nodes.count);
-  const pending = new Map(options.journal.lines(log.header.id, log.file ?? "").map((line) => [idIn(line), line]));
+  const acknowledgedLines = options.journal.lines(log.header.id, log.file ?? "");
+  const pending = new Map(acknowledgedLines.map((line) => [idIn(line), line]));
+  // The host has repeated some under their keys since, also before an earlier branch of them; a program has edited some that
+  // the fleet has.
+  const since = readLinesAfter(base, journaled.from?.entries ?? common);
+  const repeats = findRepeats(since, [...acknowledgedLines, ...found], log.header.id);
+  const unrepeated = acknowledgedLines.filter((line) => !repeats.has(idIn(line)));
+  // An earlier branch that the fleet lacks has them with other ids and parents.
+  const branched = new Map(makeBranch(base, unrepeated, sha256, repeats).present.map((line) => [idIn(line), line]));
+  const findAcknowledged = (line: Uint8Array): Uint8Array | undefined =>
+    [pending, branched].map((known) => known.get(idIn(line))).find((one) => one && !isContentChanged(line, one));
   // Lines that were edited or damaged in the file have the bytes that were acknowledged.
-  const own = found.map((line) => pending.get(idIn(line)) ?? line);
-  // The host has repeated some under their keys since; a program has edited some that the fleet has.
-  const repeats = findRepeats(theirs, own, log.header.id);
+  const own = found.map(
+    (line) => findAcknowledged(line) ?? branched.get(idIn(line)) ?? pending.get(idIn(line)) ?? line,
+  );
   // Pending entries are in the journal. Entries that the fleet has lost follow those that it still had.
   const isKnown = (line: Uint8Array, n: number): boolean =>
     reason === "unsent" ||
@@ -171,7 +181,8 @@ async function branchOff(
   const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line) && !isPlaceholder(line));
   const branch = makeBranch(base, left, sha256, repeats);
   const { lines } = branch;
-  const isKept = (line: Uint8Array): boolean => edited.has(line) || isContentChanged(line, pending.get(idIn(line)));
+  const isAcknowledged = (line: Uint8Array): boolean => pending.has(idIn(line)) || branched.has(idIn(line));
+  const isKept = (line: Uint8Array): boolean => edited.has(line) || (isAcknowledged(line) && !findAcknowledged(line));
   const kept = found.filter((line) => !isPlaceholder(line) && isKept(line));
   const present = listPresentIds(branch, repeats);
   if (lines.length === 0) {
@@ -226,9 +237,10 @@ export async function addPendingEntries(
   first: number,
 ): Promise<void> {
   const { count } = log.nodes;
+  const base = { log, count, theirs: [] };
   const acknowledged = new Map(pending.map((line) => [idIn(line), line]));
   // In a branch entries may have other ids and parents.
-  const own = journaled?.conflicts.length === 0 ? [...readLinesAfter(log, first)] : [];
+  const own = journaled?.conflicts.length === 0 ? [...readLinesAfter(base, first)] : [];
   const edited = own.filter((line) => isContentChanged(line, acknowledged.get(idIn(line))));
   if (edited.length > 0) {
     const ids = new Set(own.map(idIn));
@@ -239,8 +251,7 @@ export async function addPendingEntries(
       ...pending.filter((line) => !ids.has(idIn(line))),
     ]);
   }
-  const repeats = findRepeats(readLinesAfter(log, journaled?.from?.entries ?? 0), pending, log.header.id);
-  const base = { log, count, theirs: [] };
+  const repeats = findRepeats(readLinesAfter(base, journaled?.from?.entries ?? 0), pending, log.header.id);
   const left = pending.filter((line) => !repeats.has(idIn(line)));
   const branch = makeBranch(base, left, sha256, repeats);
   if (branch.lines.length === 0) return;
@@ -268,9 +279,10 @@ function findEdited({ log, count, theirs }: BranchBase, own: readonly Uint8Array
   );
 }
 
-/** Yields the lines of a log, one by one: there may be more than are held. */
-function* readLinesAfter(log: Log, from: number): Generator<Uint8Array> {
-  for (let position = from; position < log.nodes.count; position++) yield log.read(position);
+/** Yields the lines of a base, one by one: there may be more than are held. */
+function* readLinesAfter({ log, count, theirs }: BranchBase, from: number): Generator<Uint8Array> {
+  for (let position = from; position < count; position++) yield log.read(position);
+  yield* theirs;
 }
 
 /** Returns whether a line differs in content from the acknowledged one. Another program may have written other spaces. */
