@@ -26,6 +26,8 @@ interface WriteAttempt {
   readonly call: Call;
   readonly context: CommandContext;
   readonly events: PendingEvent[];
+  /** The id of the session when the call came to its turn. */
+  readonly id: string;
   /** The log whose replica has just answered. */
   askedLog?: Log;
   /** True if the holder of the session could not be joined. */
@@ -50,7 +52,8 @@ export class Writes {
 
   /** Runs a write. Returns a redirection if another process runs it. */
   run(lane: Lane, call: Call, context: CommandContext, events: PendingEvent[]): unknown {
-    return this.begin({ lane, call, context, events, isRefused: false, isFetched: false });
+    const { id } = call.target ?? context.session;
+    return this.begin({ lane, call, context, events, id, isRefused: false, isFetched: false });
   }
 
   private begin(attempt: WriteAttempt): unknown {
@@ -69,12 +72,12 @@ export class Writes {
   }
 
   private becomeWriter(attempt: WriteAttempt): unknown {
-    const { lane, context, askedLog, isFetched } = attempt;
+    const { lane, context, id, askedLog, isFetched } = attempt;
     const session = getSession(attempt);
     // One check serves a whole input chunk; the append itself finds later writes by others.
     const isRead = lane.checkedForForeignWrites === session;
     const stores = isFetched ? undefined : context.workspace.stores;
-    const becoming = becomeWriter(session, { askedLog, isRead, stores });
+    const becoming = becomeWriter(session, { id, askedLog, isRead, stores });
     if (!(becoming instanceof Promise)) return this.runAsWriter(attempt, becoming);
     return becoming.then((state) => this.runAsWriter(attempt, state));
   }

@@ -2,6 +2,7 @@
 
 import {
   appendFileSync,
+  cpSync,
   existsSync,
   readdirSync,
   readFileSync,
@@ -19,7 +20,7 @@ import type { Locks } from "../../../src/storage/locks/locks.ts";
 import { user } from "../../support/drafts.ts";
 import { range } from "../../support/random.ts";
 import { type Json, temporaryFolder } from "../../support/server.ts";
-import { FleetServer } from "./support/server.ts";
+import { entriesOf, FleetServer } from "./support/server.ts";
 
 /** The file of a session that damage happens to: of a container, that with its first entries. */
 function contentOf(file: string): string {
@@ -81,6 +82,22 @@ describe.each(["jsonl", "v2"])("a copy (%s)", (store) => {
       await one.start("--session", sessionFile);
       expect(await one.ids()).toEqual(["one", "two", "three"]);
       expect(sessionsIn(dirname(sessionFile))).toHaveLength(1);
+    },
+  );
+
+  test.each([undefined, "key"])(
+    "in whose place another session is takes no write for either (key: %s)",
+    async (idempotencyKey) => {
+      const one = machine(store);
+      const other = await one.make(["theirs"]);
+      await one.start();
+      await one.append("one");
+      const { sessionFile, sessionId } = await one.state();
+      rmSync(sessionFile, { recursive: true });
+      cpSync(other.sessionFile, sessionFile, { recursive: true });
+      const write = { sessionId, idempotencyKey, entries: entriesOf("two") };
+      expect((await one.wire.failure("append", write)).data.name).toBe("session_not_found");
+      expect([one.inFleet(sessionId), one.inFleet(other.sessionId)]).toEqual([["one"], ["theirs"]]);
     },
   );
 
