@@ -26,7 +26,7 @@ interface WriteAttempt {
   readonly call: Call;
   readonly context: CommandContext;
   readonly events: PendingEvent[];
-  /** The id of the session when the call came to its turn. */
+  /** The id of the session that the call means. */
   readonly id: string;
   /** The log whose replica has just answered. */
   askedLog?: Log;
@@ -52,7 +52,9 @@ export class Writes {
 
   /** Runs a write. Returns a redirection if another process runs it. */
   run(lane: Lane, call: Call, context: CommandContext, events: PendingEvent[]): unknown {
-    const { id } = call.target ?? context.session;
+    const { sessionId } = call.params as KeyedParams;
+    // An open session can have another id since another program replaced its file. A target was named by its path.
+    const id = (call.target && !call.peer ? undefined : sessionId) ?? (call.target ?? context.session).id;
     return this.begin({ lane, call, context, events, id, isRefused: false, isFetched: false });
   }
 

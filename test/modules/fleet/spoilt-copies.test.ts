@@ -101,6 +101,21 @@ describe.each(["jsonl", "v2"])("a copy (%s)", (store) => {
     },
   );
 
+  test("in whose place another session is comes again when that file is moved away, as the failure says", async () => {
+    const one = machine(store);
+    const other = await one.make(["theirs"]);
+    const { sessionFile, sessionId } = await one.make(["one"]);
+    rmSync(sessionFile, { recursive: true });
+    cpSync(other.sessionFile, sessionFile, { recursive: true });
+    await one.start();
+    const { message, data } = await one.wire.failure("switch_session", { sessionId });
+    expect(data).toMatchObject({ name: "storage_failed", retryable: false, sessionPath: sessionFile });
+    expect(message).toContain("Move it away");
+    renameSync(sessionFile, `${sessionFile}.moved`);
+    await one.result("switch_session", { sessionId });
+    expect(await one.ids()).toEqual(["one"]);
+  });
+
   test("gives what it owes, which is kept apart from it", async () => {
     const one = await machine(store, { isJournaled: true }).start();
     await one.append("one");
