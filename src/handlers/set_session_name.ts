@@ -1,8 +1,6 @@
 import * as z from "zod";
-import { describeUnchanged, Failure } from "../core/failure.ts";
 import { type Draft, makeDraft } from "../core/format/entry.ts";
 import { captureName, noteSetting } from "../core/session/changes.ts";
-import type { Session } from "../core/session/session.ts";
 import { toSessionName } from "../core/session/workspace.ts";
 import { requireWriter } from "../core/session/writer.ts";
 import { appendEntries, makeRepeat } from "./shared/append.ts";
@@ -39,14 +37,6 @@ export default defineCommand({
   repeat: makeRepeat("session_info"),
 });
 
-function displaced({ file }: Session, sessionId: string): Failure {
-  const text = describeUnchanged(
-    `Another program put another session at ${file} meanwhile.`,
-    "list_sessions shows where each session is.",
-  );
-  return new Failure("session_not_found", text, { sessionId, sessionPath: file });
-}
-
 /** Names a session that is not open here. The process that opens it next finds the leaf where it was. */
 async function rename(
   { workspace, key }: CommandContext,
@@ -58,11 +48,9 @@ async function rename(
   try {
     const before = key === undefined ? undefined : session.repeated(key);
     if (before) return { entryId: before.ids[0] };
-    const { id } = session;
     session.guard(undefined);
     // The host has seen nothing of this session, so the only news for it is an entry that forbids the change.
     await requireWriter(session);
-    if (session.id !== id) throw displaced(session, id);
     session.guard(expectedLeafId);
     const state = captureName(session);
     const [entryId] = session.append([draft], key, false).ids;

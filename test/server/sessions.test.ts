@@ -264,6 +264,21 @@ async function withAnotherInPlace(store: string) {
   return { server, sessionId, sessionFile };
 }
 
+acrossTiers(test, STORES)(
+  "a write to a session never goes to another one on %s that is in its place",
+  async (store) => {
+    stopTimers();
+    const { server, made } = await withSessions(store, 3);
+    const [{ sessionId, sessionFile }, , { sessionFile: from }] = made;
+    takePlace(from, sessionFile);
+    const before = filesIn(sessionFile).map((file) => readFileSync(file, "latin1"));
+    const write = (idempotencyKey?: string) => ({ sessionId, entries: [user("for the first")], idempotencyKey });
+    server.send(call("one", "append", write("key")), call("two", "append", write()));
+    for (const id of ["one", "two"]) expect((await server.reply(id)).error.data.name).toBe("session_not_found");
+    expect(filesIn(sessionFile).map((file) => readFileSync(file, "latin1"))).toEqual(before);
+  },
+);
+
 acrossTiers(test, STORES)("a session on %s in another's place is closed for good, and opened again", async (store) => {
   const { server, sessionId, sessionFile } = await withAnotherInPlace(store);
   await openWithIdAfterALook(server, sessionId);

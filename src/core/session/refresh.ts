@@ -1,6 +1,6 @@
 /** Changes by other programs to a stored session: finds and applies them, and keeps them until they are reported. */
 
-import { Failure } from "../failure.ts";
+import { describeUnchanged, Failure } from "../failure.ts";
 import type { Damage } from "../format/damage.ts";
 import type { Log } from "../ports/store.ts";
 import type { SessionEntries } from "./entries.ts";
@@ -167,9 +167,25 @@ export class ExternalChanges {
     if (this.checkForChanges() && this.becomeWriter()) this.checkForChanges();
   }
 
-  /** Takes the lock before a write, and then reads what other programs wrote before. Throws session_locked. */
+  /**
+   * Takes the lock before a write, and then reads what other programs wrote before. Throws session_locked, and
+   * session_not_found if another session is in the place of this one.
+   */
   requireLock(): void {
+    const { id } = this.entries.log.header;
     if (this.entries.log.lock.acquire()) this.checkForChanges();
+    this.requireSession(id);
+  }
+
+  /** Throws session_not_found if the file is that of another session by now: a write to this one must not go there. */
+  requireSession(sessionId: string): void {
+    const { header, file: sessionPath } = this.entries.log;
+    if (header.id === sessionId) return;
+    const text = describeUnchanged(
+      `Another program put another session at ${sessionPath} meanwhile.`,
+      "list_sessions shows where each session is.",
+    );
+    throw new Failure("session_not_found", text, { sessionId, sessionPath });
   }
 
   /** Takes the lock if it can be had. Returns whether this call acquired it. */

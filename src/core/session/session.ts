@@ -458,6 +458,7 @@ export class Session implements Bodies {
   async leave(): Promise<void> {
     this.externalChanges.followLog();
     if (this.log.readOnly || !this.log.persisted || this.leaf.mayBeLeft) return this.log.replica?.upload();
+    const { id } = this;
     // If another process is the writer now, our position is not written.
     if (!this.externalChanges.becomeWriter() && this.log.lock.holder) return;
     try {
@@ -469,7 +470,7 @@ export class Session implements Bodies {
       if (!error.byOthers) throw error;
       try {
         this.externalChanges.checkForChanges();
-        if (this.leaf.isInFile) return;
+        if (this.id !== id || this.leaf.isInFile) return;
         this.writeMarker();
       } catch (again) {
         if (!(again instanceof Failure)) throw again;

@@ -19,6 +19,8 @@ import type { Session } from "./session.ts";
 export type WriterState = "held" | "writer";
 
 export interface WriterOptions {
+  /** The id of the session that is meant; that of the open one by default. Another one can take its place meanwhile. */
+  readonly id?: string;
   /** The log whose replica has just answered. */
   readonly askedLog?: Log;
   /** True if the entries of other programs were read just now. */
@@ -29,15 +31,16 @@ export interface WriterOptions {
 
 /**
  * Makes this process the writer of a session, with all entries of other writers, which are still to be reported. Returns
- * a promise if there is something to wait for. Throws or rejects if the session cannot be read any more.
+ * a promise if there is something to wait for. Throws or rejects if the session cannot be read any more, or if another
+ * one is in its place.
  */
 export function becomeWriter(session: Session, options: WriterOptions = {}): WriterState | Promise<WriterState> {
-  const { askedLog, isRead = false, stores } = options;
+  const { id = session.id, askedLog, isRead = false, stores } = options;
   while (session.holder === undefined) {
     const { log } = session;
     const asking = log === askedLog ? undefined : log.replica?.ready();
-    if (asking) return asking.then(() => becomeWriter(session, { askedLog: log, stores }));
-    if (isRead) return stateOf(session);
+    if (asking) return asking.then(() => becomeWriter(session, { id, askedLog: log, stores }));
+    if (isRead) return stateOf(session, id);
     let fetching: Promise<void> | undefined;
     let isAsked = true;
     try {
@@ -49,13 +52,14 @@ export function becomeWriter(session: Session, options: WriterOptions = {}): Wri
       fetching = stores && fetchLostCopy(session, stores, error);
       if (!fetching) throw error;
     }
-    if (fetching) return fetching.then(() => becomeWriter(session));
-    if (isAsked) return stateOf(session);
+    if (fetching) return fetching.then(() => becomeWriter(session, { id }));
+    if (isAsked) return stateOf(session, id);
   }
   return "held";
 }
 
-function stateOf({ log }: Session): WriterState {
+function stateOf({ log, externalChanges }: Session, id: string): WriterState {
+  externalChanges.requireSession(id);
   return log.lock.holder === null ? "writer" : "held";
 }
 

@@ -11,6 +11,7 @@ import type { Call } from "../connection/call.ts";
 const REMEMBERED_RESULTS = 10_000;
 
 export interface KeyedParams {
+  readonly sessionId?: string;
   readonly expectedLeafId?: string | null;
   readonly idempotencyKey?: string;
 }

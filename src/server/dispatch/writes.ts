@@ -26,6 +26,8 @@ interface WriteAttempt {
   readonly call: Call;
   readonly context: CommandContext;
   readonly events: PendingEvent[];
+  /** The id of the session that the call means. */
+  readonly id: string;
   /** The log whose replica has just answered. */
   askedLog?: Log;
   /** True if the holder of the session could not be joined. */
@@ -50,7 +52,10 @@ export class Writes {
 
   /** Runs a write. Returns a redirection if another process runs it. */
   run(lane: Lane, call: Call, context: CommandContext, events: PendingEvent[]): unknown {
-    return this.begin({ lane, call, context, events, isRefused: false, isFetched: false });
+    const { sessionId } = call.params as KeyedParams;
+    // An open session can have another id since another program replaced its file. A target was named by its path.
+    const id = (call.target && !call.peer ? undefined : sessionId) ?? (call.target ?? context.session).id;
+    return this.begin({ lane, call, context, events, id, isRefused: false, isFetched: false });
   }
 
   private begin(attempt: WriteAttempt): unknown {
@@ -69,12 +74,12 @@ export class Writes {
   }
 
   private becomeWriter(attempt: WriteAttempt): unknown {
-    const { lane, context, askedLog, isFetched } = attempt;
+    const { lane, context, id, askedLog, isFetched } = attempt;
     const session = getSession(attempt);
     // One check serves a whole input chunk; the append itself finds later writes by others.
     const isRead = lane.checkedForForeignWrites === session;
     const stores = isFetched ? undefined : context.workspace.stores;
-    const becoming = becomeWriter(session, { askedLog, isRead, stores });
+    const becoming = becomeWriter(session, { id, askedLog, isRead, stores });
     if (!(becoming instanceof Promise)) return this.runAsWriter(attempt, becoming);
     return becoming.then((state) => this.runAsWriter(attempt, state));
   }

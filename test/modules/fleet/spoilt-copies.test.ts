@@ -2,6 +2,7 @@
 
 import {
   appendFileSync,
+  cpSync,
   existsSync,
   readdirSync,
   readFileSync,
@@ -19,7 +20,7 @@ import type { Locks } from "../../../src/storage/locks/locks.ts";
 import { user } from "../../support/drafts.ts";
 import { range } from "../../support/random.ts";
 import { type Json, temporaryFolder } from "../../support/server.ts";
-import { FleetServer } from "./support/server.ts";
+import { entriesOf, FleetServer } from "./support/server.ts";
 
 /** The file of a session that damage happens to: of a container, that with its first entries. */
 function contentOf(file: string): string {
@@ -83,6 +84,37 @@ describe.each(["jsonl", "v2"])("a copy (%s)", (store) => {
       expect(sessionsIn(dirname(sessionFile))).toHaveLength(1);
     },
   );
+
+  test.each([undefined, "key"])(
+    "in whose place another session is takes no write for either (key: %s)",
+    async (idempotencyKey) => {
+      const one = machine(store);
+      const other = await one.make(["theirs"]);
+      await one.start();
+      await one.append("one");
+      const { sessionFile, sessionId } = await one.state();
+      rmSync(sessionFile, { recursive: true });
+      cpSync(other.sessionFile, sessionFile, { recursive: true });
+      const write = { sessionId, idempotencyKey, entries: entriesOf("two") };
+      expect((await one.wire.failure("append", write)).data.name).toBe("session_not_found");
+      expect([one.inFleet(sessionId), one.inFleet(other.sessionId)]).toEqual([["one"], ["theirs"]]);
+    },
+  );
+
+  test("in whose place another session is comes again when that file is moved away, as the failure says", async () => {
+    const one = machine(store);
+    const other = await one.make(["theirs"]);
+    const { sessionFile, sessionId } = await one.make(["one"]);
+    rmSync(sessionFile, { recursive: true });
+    cpSync(other.sessionFile, sessionFile, { recursive: true });
+    await one.start();
+    const { message, data } = await one.wire.failure("switch_session", { sessionId });
+    expect(data).toMatchObject({ name: "storage_failed", retryable: false, sessionPath: sessionFile });
+    expect(message).toContain("Move it away");
+    renameSync(sessionFile, `${sessionFile}.moved`);
+    await one.result("switch_session", { sessionId });
+    expect(await one.ids()).toEqual(["one"]);
+  });
 
   test("gives what it owes, which is kept apart from it", async () => {
     const one = await machine(store, { isJournaled: true }).start();

@@ -244,10 +244,13 @@ export class FleetReplica implements Replica, ReplicaStatus {
     }
   }
 
-  /** Opens the file again. Returns undefined if it cannot be read. */
+  /** Opens the file again. Returns undefined if it cannot be read, or is that of another session. */
   private openAnew(): ReplicatedLog | undefined {
     try {
-      return this.log.reopen() as ReplicatedLog;
+      const next = this.log.reopen() as ReplicatedLog;
+      if (next.header.id === this.id) return next;
+      next.close();
+      return undefined;
     } catch (error) {
       requireFailure(error);
       return undefined;

@@ -7,7 +7,7 @@ import type { Fleet, FleetSession } from "../../../core/ports/fleet.ts";
 import type { Beginning, Log, Store } from "../../../core/ports/store.ts";
 import { LF } from "../../../storage/log/lines.ts";
 import { extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
-import { makeFileChangedFailure, makeIncompleteFailure } from "../postgres/failures.ts";
+import { makeIncompleteFailure, makePlaceTakenFailure } from "../postgres/failures.ts";
 import { isUnreadableLog } from "./unreadable-copies.ts";
 
 /** The stores, as a transfer needs them. */
@@ -65,7 +65,7 @@ async function copied(
       if (!(error instanceof Failure)) throw error;
       const made = error.name === "already_exists" ? openMade(place, session.id, error.details.sessionPath) : undefined;
       if (made) return made;
-      if (error.name === "already_exists") throw makeFileChangedFailure(String(error.details.sessionPath));
+      if (error.name === "already_exists") throw makePlaceTakenFailure(session.id, String(error.details.sessionPath));
       // A container takes only some ids.
       if (error.name !== "invalid_id") throw error;
       refusal = error;
