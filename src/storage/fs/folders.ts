@@ -30,7 +30,7 @@ export function listFolderIfAllowed(disk: Disk, folder: string): Named[] {
 
 /**
  * Returns a test for the paths of a folder, through any links that lead to it. A missing folder is compared by its
- * path. A stored path that is not absolute names no folder.
+ * path. A stored path that is not absolute is compared as text alone.
  */
 export function matchFolder(disk: Disk, folder: string): (path: string | null) => boolean {
   // A slash or a dot at the end changes nothing.
@@ -38,13 +38,13 @@ export function matchFolder(disk: Disk, folder: string): (path: string | null) =
   const wanted = plain(folder);
   const found = getInfo(disk, folder);
   const isSame = (path: string): boolean => {
-    if (plain(path) === wanted) return true;
-    const other = found === null ? null : getInfo(disk, path);
+    if (path !== "" && plain(path) === wanted) return true;
+    const other = found === null || !isAbsolute(path) ? null : getInfo(disk, path);
     return other !== null && isSameFile(other, found as FileInfo);
   };
   const known = new Map<string, boolean>();
   return (path) => {
-    if (path === null || !isAbsolute(path)) return false;
+    if (path === null) return false;
     const is = known.get(path) ?? isSame(path);
     known.set(path, is);
     return is;
