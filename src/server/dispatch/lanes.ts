@@ -58,9 +58,8 @@ export class Lanes {
     if (target !== undefined) return target;
     const session = this.sessionOf(lane);
     const { sessionId = session?.id } = (command.namesNext ? {} : params) as { sessionId?: string };
-    if (session?.id === sessionId || lane === this.sessionless) return session;
-    // The main lane has calls to sessions that are not open, and those that replace its own by a copy of another one.
-    return this.workspace.openWith(sessionId as string) ?? null;
+    // The main lane has the calls to sessions that are not open, too.
+    return session?.id === sessionId ? session : null;
   }
 
   /** Returns the open session of a lane of its own; null for the main lane, which serves each current session. */
