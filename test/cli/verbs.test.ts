@@ -551,7 +551,7 @@ describe("verify and repair", () => {
     const before = imprint(file);
     const sound = { stdout: "The session is sound.\n", stderr: "", status: 0 };
     expect(await runProgram("", ["verify", file], place)).toEqual(sound);
-    for (const words of ["./s.jsonl", "sound --session-dir {cwd}", "--session-dir {cwd} sou"])
+    for (const words of ["./s.jsonl", "sound --session-dir {cwd}", "--session-dir {cwd} soun"])
       await say(place)(`$ verify ${words}\nThe session is sound.`);
     expect(imprint(file)).toEqual(before);
   });

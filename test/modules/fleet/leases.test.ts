@@ -359,7 +359,7 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
   test("goes on where it was, if nobody else wrote; and nothing is taken twice, or from nobody", () =>
     play(
       suite,
-      `one switch_session; one append first; row epoch = 2; one fleet take text ~ Taken from .* on host of machine
+      `one switch_session; one append first; row epoch = 2; one fleet take {s} ~ Taken from .* on host of machine
       row epoch = 3; one fleet take {s} ~ No server has; row epoch = 3; one append second; row entries = 4; one leave
       one reads second; one fleet take no-such-session = status:1 stdout: ~ No session has the id no-such-session
       one fleet take ~ fleet take <session>; one delete_session; one fleet take {s} ~ No session has the id; row state = 2`,

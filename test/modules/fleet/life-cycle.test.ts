@@ -211,7 +211,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
           : one.wire.failure("relocate_session", { sessionId, cwd: home }));
         isRefused = () => false;
         expect(data).toMatchObject({ name: "storage_failed", retryable: !isUndo });
-        expect(message).toMatch(/^Done on this machine.*relocate_session to the directory that it has here/);
+        expect(message).toMatch(/(?:^|\. )Done on this machine.*relocate_session to the directory that it has here/);
         // No machine waits for a lease.
         await suite.write(two, sessionId, "X");
         const cwd = isUndo ? one.place.cwd : home;

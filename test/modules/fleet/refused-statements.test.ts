@@ -126,7 +126,7 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
           expect(existsSync(sessionFile)).toBe(true);
           // An undo that is done is not repeated, but a restoration is.
           expect(data).toMatchObject({ name: "storage_failed", retryable: retryable && back !== "undo" });
-          expect(message).toMatch(/^Restored on this machine(?!.*Nothing was changed)/);
+          expect(message).toMatch(/(?:^|\. )Restored on this machine(?!.*Nothing was changed)/);
           if (!retryable) expect(message).toContain(`test: ${name}`);
           one.heal();
           await wire.result("restore_session", { sessionId });
@@ -140,7 +140,7 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
       answer(refusal("42501"), /into pi_fleet\.(?:entry|session)\b/);
       const { data, message } = await wire.failure("import_session", { path });
       expect(existsSync(data.sessionPath)).toBe(true);
-      expect(message).toMatch(/^It is on this machine now(?!.*Nothing was changed).*test: 42501/);
+      expect(message).toMatch(/(?:^|\. )It is on this machine now(?!.*Nothing was changed).*test: 42501/);
     });
 
     test("facts are left out where it does not take them, and not where it refuses the process", async () => {
