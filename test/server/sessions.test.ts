@@ -271,11 +271,14 @@ acrossTiers(test, STORES)(
     const { server, made } = await withSessions(store, 3);
     const [{ sessionId, sessionFile }, , { sessionFile: from }] = made;
     takePlace(from, sessionFile);
-    const before = filesIn(sessionFile).map((file) => readFileSync(file, "latin1"));
+    // The note of the lock's holder may be another.
+    const read = () =>
+      filesIn(sessionFile).flatMap((file) => (/holder/.test(file) ? [] : readFileSync(file, "latin1")));
+    const before = read();
     const write = (idempotencyKey?: string) => ({ sessionId, entries: [user("for the first")], idempotencyKey });
     server.send(call("one", "append", write("key")), call("two", "append", write()));
     for (const id of ["one", "two"]) expect((await server.reply(id)).error.data.name).toBe("session_not_found");
-    expect(filesIn(sessionFile).map((file) => readFileSync(file, "latin1"))).toEqual(before);
+    expect(read()).toEqual(before);
   },
 );
 
