@@ -229,9 +229,9 @@ outcomes = []
 with SessionServer(["--no-session"]) as server:
     try: server.call("append", entries=[user("a")], expectedLeafId="ffffffff")
     except Failure as failure: outcomes.append([failure.name, failure.code, failure.retryable])
-    for unsayable in (float("nan"), "\\ud800"):
-        try: server.call("append", entries=[user(unsayable)])
-        except ValueError as error: outcomes.append(type(error).__name__)
+    try: server.call("append", entries=[user(float("nan"))])
+    except ValueError as error: outcomes.append(type(error).__name__)
+    outcomes.append(len(server.call("append", entries=[user("\\ud800")])["entryIds"]))
     outcomes.append(server.close())
     try: server.call("get_state")
     except ServerEnded as error: outcomes.append(error.status)
@@ -248,7 +248,7 @@ print(json.dumps(outcomes))
     expect(outcomes).toEqual([
       ["content_modified", -32801, false],
       "ValueError",
-      "UnicodeEncodeError",
+      1,
       0,
       0,
       "The server has not answered initialize within 0.1 s.",
