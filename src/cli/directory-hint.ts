@@ -35,7 +35,7 @@ export async function hintAtDirectory(
   );
   const near = findNearest(dir, directories) ?? directories.find((one) => basename(one) === name);
   if (below > 0)
-    say(`${count(below, "session is", "sessions are")} in directories below it. list --query ${dir} lists them.`);
+    say(`${count(below, "session is", "sessions are")} in directories below it. list --query '${dir}' lists them.`);
   else if (near !== undefined) {
     const number = directories.filter((one) => one === near).length;
     say(`Did you mean ${shortenPath(near, home)}, with ${count(number, "session", "sessions")}?`);

@@ -1,7 +1,7 @@
 /** Finds the entries that a person names: by id, as the leaf, by label, or by the beginning of an id. */
 
 import { Failure } from "../core/failure.ts";
-import { isIdBeginning, LEAST_OF_ID } from "../core/search/named.ts";
+import { isIdBeginning } from "../core/search/named.ts";
 import { SETTING_TYPES } from "../core/session/compare.ts";
 import { escapeLine } from "./terminal/text.ts";
 import { type AnyResult, CommandFailed, type ResultOf, type VerbArguments, type VerbContext } from "./verb-context.ts";
@@ -37,7 +37,7 @@ async function entryNamed({ ask }: VerbContext, given: string): Promise<string |
   const ways: ((node: FlatNode) => boolean)[] = [
     ({ id }) => id === given,
     ({ label }) => label === given,
-    ({ id }) => given.length >= LEAST_OF_ID && isIdBeginning(id, given),
+    ({ id }) => isIdBeginning(id, given),
   ];
   for (const way of ways) {
     const found = nodes.filter(way);

@@ -61,8 +61,7 @@ export const open: Tool = {
     tools: {
       type: "string",
       oneOf: ["names", "full", "none"],
-      description:
-        "calls of tools: full, with outputs (default for context); names, with outputs that failed (default); none",
+      description: "calls: names with outputs that failed (default), or full with all outputs (default for context)",
     },
     max_tokens: budgetParam(USUAL_TOKENS, 8000),
     cursor: cursorParam,

@@ -148,11 +148,12 @@ function findDirectory(disk: Disk, folder: string): string | undefined {
     for (const name of listNames(disk, folder).filter(isSessionName)) {
       const cwd = readHeader(disk, join(folder, name))?.cwd;
       if (typeof cwd === "string" && toFolderName(cwd) === basename(folder)) found.add(cwd);
+      if (found.size > 1) return undefined;
     }
   } catch {
     // The folder cannot be listed.
   }
-  return found.size === 1 ? [...found][0] : undefined;
+  return [...found][0];
 }
 
 /** Returns the version of a header: 1 if it has none, 0 if its value is not a version. */

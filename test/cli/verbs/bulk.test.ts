@@ -225,7 +225,7 @@ test("a directory without sessions is answered with those below it, or with a si
   await say(`
     $ list --cwd .
     There are no sessions.
-    ! 3 sessions are in directories below it. list --query ${place.cwd} lists them.
+    ! 3 sessions are in directories below it. list --query '${place.cwd}' lists them.
     = 0
     $ archive --cwd 'old ap'
     There are no such sessions.
