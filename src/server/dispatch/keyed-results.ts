@@ -2,6 +2,7 @@
 
 import { isDeepStrictEqual } from "node:util";
 import { Failure } from "../../core/failure.ts";
+import type { Maker } from "../../core/session/keyed-request.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
@@ -78,8 +79,9 @@ export class KeyedResults {
     const { command, params } = call;
     if (!command.recall) return undefined;
     const { workspace } = this;
-    const { cwd, sessionId, newSessionId } = params as { cwd?: string; sessionId?: string; newSessionId?: string };
-    const made = workspace.made(key, cwd, sessionId === undefined ? null : this.sourceWith(sessionId), newSessionId);
+    const { cwd, sessionId } = params as { cwd?: string; sessionId?: string };
+    const source = sessionId === undefined ? undefined : this.sourceWith(sessionId);
+    const made = await workspace.made({ command: command.name as Maker, key, id: context.keyedId, cwd, source });
     if (!made) return undefined;
     try {
       await made.log.replica?.confirm();
