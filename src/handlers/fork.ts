@@ -4,6 +4,7 @@ import { getContentText } from "../core/format/message.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { defineCommand } from "./shared/command.ts";
 import { forkedExample, replacement, toReplacement, toVetoed } from "./shared/current-session.ts";
+import { displayName } from "./shared/shapes.ts";
 
 export default defineCommand({
   name: "fork",
@@ -17,6 +18,7 @@ export default defineCommand({
       .enum(["before", "at"])
       .optional()
       .describe("before (default): the copy ends before the entry, a user message; at: it ends with the entry"),
+    name: displayName.optional().describe("the display name of the copy; by default that of the session"),
   },
   result: () =>
     z.object({
@@ -25,7 +27,7 @@ export default defineCommand({
     }),
   failures: ["entry_not_found", "not_a_user_message", "already_exists"],
   example: { params: { entryId: "a1b2c3d4" }, result: { text: "Hello", ...forkedExample } },
-  async run(context, { entryId, position = "before" }) {
+  async run(context, { entryId, position = "before", name }) {
     const { session, workspace } = context;
     const { nodes } = session.log;
     const entry = session.position(entryId);
@@ -40,7 +42,7 @@ export default defineCommand({
       const asked = await context.ask("session_before_fork", { entryId, position });
       if (asked.cancelled) return { text: "", ...toVetoed(context, asked) };
     }
-    const next = await workspace.fork(session, end, { key: context.key, id: context.keyedId, comesOf: session });
+    const next = await workspace.fork(session, end, { key: context.key, id: context.keyedId, comesOf: session, name });
     await context.replace(next, { reason: "fork", fork: { entryId, position } });
     return { text, ...toReplacement(next) };
   },

@@ -34,7 +34,8 @@ export default defineCommand({
     checkLeafChoice({ leaf, head });
     const { workspace, progress } = context;
     const one = requireOneSession(where);
-    const next = await workspace.opened(one, false, progress);
+    const known = await workspace.opened(one, false, progress);
+    const next = workspace.overtaking(known) ?? known;
     const isNew = !workspace.isOpen(next);
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };

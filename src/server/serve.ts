@@ -8,7 +8,7 @@ import { makeDraft } from "../core/format/entry.ts";
 import type { WantedSession } from "../core/ports/stores.ts";
 import { isPath } from "../core/search/named.ts";
 import type { Session } from "../core/session/session.ts";
-import { type NewSession, toSessionName, type Workspace } from "../core/session/workspace.ts";
+import type { NewSession, Workspace } from "../core/session/workspace.ts";
 import { toDiskFailure } from "./connection/dialect.ts";
 import type { Connection } from "./host-connection.ts";
 import type { ServerSettings } from "./settings.ts";
@@ -23,12 +23,8 @@ export async function serveUntilEnd(
   settings: ServerSettings,
   world: { readonly output: Writable; readonly printError: (sentence: string) => void },
 ): Promise<number> {
-  let hostGone = false;
-  world.output.on("error", () => {
-    // The output has no reader any more; received writes are still made durable.
-    hostGone = true;
-    connection.stop();
-  });
+  // Without a reader of the output, received writes are still made durable.
+  world.output.on("error", () => connection.stop());
   try {
     await openFirst(workspace, settings);
   } catch (error) {
@@ -50,7 +46,7 @@ export async function serveUntilEnd(
   } finally {
     connection.leaveOthers();
   }
-  return hostGone || connection.isUnheard ? 1 : 0;
+  return world.output.errored || connection.isUnheard ? 1 : 0;
 }
 
 /** Opens or makes the session of the command line. Throws the failure that leaves the server without one. */
@@ -60,15 +56,10 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   if (fork !== undefined) {
     const source = await workspace.opened(parseWanted(workspace, fork));
     try {
-      first = await workspace.fork(source, source.tree.leaf, { id: sessionId });
+      first = await workspace.fork(source, source.tree.leaf, { id: sessionId, name });
     } finally {
       source.close();
     }
-    if (name !== undefined && !first.log.readOnly)
-      await workspace.complete(first, () => {
-        first.append([makeDraft("session_info", { name: toSessionName(name) })]);
-        return first.commit();
-      });
   } else if (session !== undefined) {
     const named = parseWanted(workspace, session);
     first = await openOrCreate(workspace, named, { file: named.sessionPath, id: sessionId, name });

@@ -415,6 +415,8 @@ describe("changes", () => {
       $ fork {id} b --at --name 'Only blue'
       {at=}
       $ show 'Only blue' :: Blue
+      $ undo :: Forked
+      $ show 'Only blue' !!
       $ rename ${SESSION.slice(0, 13).toUpperCase()} Colours 'and more' ::
       $ archive {id}
       {short} is in the archive now; undo brings it back, and so does unarchive.

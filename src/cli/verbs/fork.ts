@@ -15,21 +15,17 @@ export default defineVerb({
   async run(asking, { operands, flags }) {
     const [session, entryId] = operands;
     await openChangedSession(asking, session);
-    const copy = await (entryId === undefined
-      ? asking.ask("clone")
-      : runWithEntry(asking, entryId, async (id) =>
-          asking.ask("fork", { entryId: id, position: await findPosition(asking, id, flags) }),
-        ));
     const name = flags.get("--name");
-    if (name !== undefined) await asking.ask("set_session_name", { name });
-    return copy;
+    if (entryId === undefined) return asking.ask("clone", { name });
+    return runWithEntry(asking, entryId, async (id) =>
+      asking.ask("fork", { entryId: id, position: await findPosition(asking, id, flags), name }),
+    );
   },
   isExact: () => true,
-  print({ sessionFile, sessionId }, { flags }, { isTerminal }) {
+  print({ sessionFile, sessionId }, _given, { isTerminal }) {
     if (sessionFile === null) return ["The copy was in memory only and is lost."];
     // A person goes on by the id, a program by the path.
-    const back = flags.has("--name") ? "undo takes its name back, and undo again the copy" : "undo takes it back";
-    const next = isTerminal ? [`resume ${shortenId(sessionId)} goes on with it; ${back}.`] : [];
+    const next = isTerminal ? [`resume ${shortenId(sessionId)} goes on with it; undo takes it back.`] : [];
     return [toRawPath(sessionFile, isTerminal), ...next];
   },
 });

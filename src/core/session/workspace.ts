@@ -226,6 +226,14 @@ export class Workspace {
     }
   }
 
+  /** Opens the session that another process has stored in the place of one that has no entry yet, if one has. */
+  overtaking({ log, file, id, cwd }: Session): Session | undefined {
+    if (log.persisted || file === null) return undefined;
+    const { stores } = this;
+    const stored = stores.exists(file) ? file : stores.findOf(cwd, id);
+    return stored === undefined ? undefined : this.sessionOn(stores.open(stored));
+  }
+
   /** Returns the path of another agent's session for an id that is not ours. Throws the given failure. */
   async lookedUp(where: WantedSession, failure: unknown): Promise<{ readonly sessionPath: string }> {
     const { sessionPath, sessionId, isWhole, mayBeName } = where;
@@ -373,7 +381,11 @@ export class Workspace {
    * Makes a new session that holds the path to `end` ({@link ROOT}: no entries). It exists, whole, when this resolves,
    * and was changed later than the session that it replaces. The source gets at most its leaf marker.
    */
-  async fork(source: Session, end: number, wanted: Pick<NewSession, "key" | "id" | "comesOf"> = {}): Promise<Session> {
+  async fork(
+    source: Session,
+    end: number,
+    { name, ...wanted }: Pick<NewSession, "key" | "id" | "comesOf" | "name"> = {},
+  ): Promise<Session> {
     // A marker that is written after the fork would make the old session the one changed last.
     await this.current?.leave();
     const plan = planFork(source.tree, end, (compaction) => source.firstKeptId(compaction));
@@ -384,18 +396,18 @@ export class Workspace {
     });
     if (wanted.id !== undefined) this.requireNew(wanted.id);
     const attachmentsOf = source.file ?? undefined;
-    const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, readForkedLines(source, plan));
-    this.noteFork(source, log);
+    const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, readForkedLines(source, plan, name));
+    this.noteFork(source, log, name);
     return this.sessionOn(log, true);
   }
 
   /** Records a fork as an operation, if it outlasts this process. */
-  private noteFork({ title }: Session, log: Log): void {
+  private noteFork({ title }: Session, log: Log, name: string | undefined): void {
     const { file, header, nodes } = log;
     if (file === null) return;
     const { operations } = this.stores;
     const step = { do: "appear" as const, to: file, count: nodes.count };
-    const session = { sessionId: header.id, sessionPath: file, name: null };
+    const session = { sessionId: header.id, sessionPath: file, name: name === undefined ? null : toSessionName(name) };
     this.forks.set(log, operations.note({ kind: "fork", ...session, text: `Forked ${title}.`, step }));
     operations.flush();
   }
@@ -491,11 +503,12 @@ export function makeBeginning(env: Env, wanted: NewSession & { readonly cwd: str
     idempotencyKey: wanted.key,
   });
   const header = parse(line) as SessionHeader;
-  return { headerLine: line, header, file: wanted.file, ...(wanted.id === undefined ? {} : { isGivenId: true }) };
+  const isGiven = wanted.id === undefined ? {} : { isGivenId: true };
+  return { headerLine: line, header, file: wanted.file, key: wanted.key, ...isGiven };
 }
 
-/** Yields the lines of a forked session. Only entries with a patch are read, the others copied in runs. */
-export function* readForkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
+/** Yields the lines of a forked session, and its own name. Only entries with a patch are read, the others copied in runs. */
+export function* readForkedLines(source: Session, plan: ForkPlan, name?: string): Generator<Uint8Array | CopiedLines> {
   const { log } = source;
   const { positions, patches } = plan;
   let first = 0;
@@ -517,6 +530,10 @@ export function* readForkedLines(source: Session, plan: ForkPlan): Generator<Uin
     usedIds.add(id);
     parentId = id;
   }
+  if (name === undefined) return;
+  const draft = makeDraft("session_info", { name: toSessionName(name) });
+  const id = source.newEntryId(usedIds);
+  yield concat([makeEntryLine({ ...draft, id, parentId, timestamp: makeTimestamp(source.env) }), LF]);
 }
 
 export function toSessionName(name: string): string {

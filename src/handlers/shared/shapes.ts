@@ -3,6 +3,7 @@
 import * as z from "zod";
 import { IMAGE_FORMS } from "../../core/format/images.ts";
 import type { FidelityReport } from "../../core/ports/fidelity.ts";
+import { toSessionName } from "../../core/session/workspace.ts";
 
 export const entry = z
   .looseObject({ type: z.string(), id: z.string(), parentId: z.string().nullish(), timestamp: z.string().optional() })
@@ -47,6 +48,12 @@ export const directory = refuseNul(
     .min(1)
     .refine((path) => /^(?:[\\/]|[A-Za-z]:[\\/])/.test(path), "must be an absolute path"),
 );
+
+/** The display name that a command gives. */
+export const displayName = z
+  .string()
+  .refine((name) => toSessionName(name) !== "", "must not be blank")
+  .describe("not blank; line breaks become spaces");
 
 /** The working directory of the sessions that are wanted. Headers may have any text. */
 export const wantedDirectory = z
