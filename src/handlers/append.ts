@@ -5,7 +5,7 @@ import { findKnownValueEnd, getElements, toBytes } from "../core/json/json.ts";
 import { completeDraft, Speakers } from "../core/session/message-defaults.ts";
 import { requireReferences } from "../core/session/references.ts";
 import { findDoubts } from "../core/session/warnings.ts";
-import { appendEntries, requireTypes } from "./shared/append.ts";
+import { appendRecorded, requireTypes } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { assistantExample } from "./shared/shapes.ts";
 
@@ -86,7 +86,7 @@ export default defineCommand({
         ? makeTextDraft(bytes, range, value)
         : makeTextDraft(text, { start: 0, end: text.length }, value);
     });
-    const { ids, oldLeafId, branchChanged } = appendEntries(context, drafts);
+    const { ids, oldLeafId, branchChanged } = appendRecorded(context, drafts, params.entries);
     if (branchChanged) context.notify("session_tree", { newLeafId: session.leafId, oldLeafId });
     return { entryIds: ids, leafId: session.leafId, ...warningsOf(params.entries) };
   },

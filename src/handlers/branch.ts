@@ -3,7 +3,7 @@ import { BadParams } from "../core/failure.ts";
 import { type Draft, makeDraft } from "../core/format/entry.ts";
 import { getContentText } from "../core/format/message.ts";
 import { Raw } from "../core/json/raw.ts";
-import { captureLabel, noteMove } from "../core/session/changes.ts";
+import { captureSettings, noteMove } from "../core/session/changes.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { appendEntries, getEntryTypes, requireTypes } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
@@ -130,12 +130,12 @@ function move(context: CommandContext, { target, text, summary, label }: Move): 
     drafts.push({ ...makeDraft("label", rest), ...(summaryEntryId === undefined ? { parentId } : {}) });
   }
   const labelled = drafts.at(-1)?.type === "label" ? (summaryEntryId ?? parentId) : null;
-  const before = labelled === null ? undefined : captureLabel(session, labelled);
+  const before = labelled === null ? undefined : captureSettings(session, [{ type: "label", targetId: labelled }]);
   let lines: readonly Uint8Array[] = [];
   let ids: readonly string[] = [];
   if (drafts.length > 0) ({ lines, ids } = appendEntries(context, drafts));
   else session.moveLeaf(target);
-  noteMove(session, "branch", oldLeafId, before && { before, entryId: ids[ids.length - 1] });
+  noteMove(session, "branch", oldLeafId, before && { before, entryIds: ids.slice(-1) });
   const { leafId } = session;
   const summarised = summary && { summaryEntry: Raw.of(lines[0]), fromExtension: summary.fromHook ?? false };
   if (leafId !== oldLeafId) context.notify("session_tree", { newLeafId: leafId, oldLeafId, ...summarised });

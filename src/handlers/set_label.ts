@@ -1,7 +1,6 @@
 import * as z from "zod";
 import { makeDraft } from "../core/format/entry.ts";
-import { captureLabel, noteSetting } from "../core/session/changes.ts";
-import { appendEntries, makeRepeat } from "./shared/append.ts";
+import { appendRecorded, makeRepeat } from "./shared/append.ts";
 import { defineCommand } from "./shared/command.ts";
 
 export default defineCommand({
@@ -12,13 +11,10 @@ export default defineCommand({
   result: () => z.object({ entryId: z.string().describe("of the label entry") }),
   failures: ["entry_not_found"],
   example: { params: { entryId: "a1b2c3d4", label: "checkpoint-1" }, result: { entryId: "b2c3d4e5" } },
-  run(context, params) {
-    context.session.position(params.entryId);
-    const draft = makeDraft("label", { targetId: params.entryId, label: params.label || undefined });
-    const before = captureLabel(context.session, params.entryId);
-    const [entryId] = appendEntries(context, [draft]).ids;
-    noteSetting(context.session, before, entryId);
-    return { entryId };
+  run(context, { entryId: targetId, label }) {
+    context.session.position(targetId);
+    const draft = makeDraft("label", { targetId, label: label || undefined });
+    return { entryId: appendRecorded(context, [draft], [{ type: "label", targetId }]).ids[0] };
   },
   repeat: makeRepeat("label"),
 });

@@ -1,11 +1,11 @@
 import * as z from "zod";
 import { type Draft, makeDraft } from "../core/format/entry.ts";
-import { captureName, noteSetting } from "../core/session/changes.ts";
+import { captureSettings, noteSettings } from "../core/session/changes.ts";
 import { toSessionName } from "../core/session/workspace.ts";
 import { requireWriter } from "../core/session/writer.ts";
-import { appendEntries, makeRepeat } from "./shared/append.ts";
+import { appendRecorded, makeRepeat } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
-import { anySessionPath } from "./shared/shapes.ts";
+import { anySessionPath, displayName } from "./shared/shapes.ts";
 
 export default defineCommand({
   name: "set_session_name",
@@ -13,10 +13,7 @@ export default defineCommand({
   effect: "write",
   ofAny: true,
   params: {
-    name: z
-      .string()
-      .refine((name) => toSessionName(name) !== "", "must not be blank")
-      .describe("not blank; line breaks become spaces"),
+    name: displayName,
     sessionPath: anySessionPath,
   },
   result: () => z.object({ entryId: z.string() }),
@@ -26,11 +23,7 @@ export default defineCommand({
     const draft = makeDraft("session_info", { name: toSessionName(name) });
     const { expectedLeafId } = params as { expectedLeafId?: string | null };
     if (!context.target) return rename(context, sessionPath as string, draft, expectedLeafId);
-    const before = captureName(context.session);
-    const [entryId] = appendEntries(context, [draft]).ids;
-    noteSetting(context.session, before, entryId);
-    context.notify("session_info_changed", { name: context.session.name });
-    return { entryId };
+    return { entryId: appendRecorded(context, [draft], [draft]).ids[0] };
   },
   // Pi returns nothing here, and clients with closed schemas rely on that.
   pi: () => null,
@@ -52,12 +45,12 @@ async function rename(
     // The host has seen nothing of this session, so the only news for it is an entry that forbids the change.
     await requireWriter(session);
     session.guard(expectedLeafId);
-    const state = captureName(session);
-    const [entryId] = session.append([draft], key, false).ids;
-    noteSetting(session, state, entryId);
+    const state = captureSettings(session, [draft]);
+    const { ids } = session.append([draft], key, false);
+    noteSettings(session, state, ids);
     await session.commit();
     await session.leave();
-    return { entryId };
+    return { entryId: ids[0] };
   } finally {
     workspace.release(session);
   }

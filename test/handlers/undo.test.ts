@@ -62,6 +62,51 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("in a session of %s", (store) =>
     ]);
   });
 
+  test("names and labels that append sets are one operation, and its other entries stay", async () => {
+    const { server, ids } = await open();
+    const label = (targetId: string, label: string): Json => ({ type: "label", targetId, label });
+    const name = (name: string | null): Json => ({ type: "session_info", name });
+    await append(server, label(ids[0], "a"));
+    const [, , leafId] = await append(server, name("n"), label(ids[0], "b"), user("stays", { id: "stays" }));
+    expect((await operations(server)).map(({ kind, text }) => [kind, text])).toEqual([
+      ["label", 'Named the session "n". And 1 more.'],
+      ["label", `Labelled ${ids[0]} "a".`],
+    ]);
+    server.events.length = 0;
+    await server.result("undo");
+    const labelOf = async (): Promise<unknown> => {
+      const { nodes } = await server.result("get_tree", { format: "flat" });
+      return nodes.find(({ id }: Json) => id === ids[0]).label;
+    };
+    expect(await labelOf()).toBe("a");
+    expect(await server.result("get_state")).toMatchObject({ leafId, sessionName: null });
+    await server.result("redo");
+    expect([await labelOf(), (await server.result("get_state")).sessionName]).toEqual(["b", "n"]);
+    await append(server, name(null));
+    expect(await operations(server, { limit: 1 })).toMatchObject([
+      { kind: "rename", text: 'Cleared the name of the session, which was "n".' },
+    ]);
+    const names = server.events.flatMap(({ method, params }) =>
+      method === "session_info_changed" ? [params.name] : [],
+    );
+    expect(names).toEqual([null, "n", null]);
+  });
+
+  test.each(["fork", "clone"])("%s with a name is one operation, and one undo takes both back", async (method) => {
+    const { server, ids } = await open();
+    const { sessionId: original } = await server.result("get_state");
+    const before = await kindsOf(server);
+    const params = method === "fork" ? { entryId: ids[1], position: "at" } : {};
+    const made = await server.result(method, { ...params, name: "a\ncopy" });
+    const { sessionName, entryCount } = await server.result("get_state");
+    expect([sessionName, entryCount]).toEqual(["a copy", method === "fork" ? 3 : 4]);
+    expect(await kindsOf(server)).toEqual(["fork", ...before]);
+    await server.result("switch_session", { sessionId: original });
+    await server.result("undo");
+    expect(existsSync(made.sessionFile)).toBe(false);
+    expect((await server.failure(method, { ...params, name: " \n" })).code).toBe(-32602);
+  });
+
   test("what went on since is not taken back, and said", async () => {
     const { server, ids } = await open();
     await server.result("branch", { entryId: ids[0] });
@@ -396,6 +441,16 @@ describe("the trash", () => {
   });
 });
 
+test("a session that is archived while an idle host has it open comes back, also after a write there failed", async () => {
+  const { place, server, file } = library();
+  const idle = serveLibrary(place, ["--session", file]);
+  await idle.result("get_messages");
+  await server.result("archive_session", one);
+  expect(await nameOf(idle, "append", { entries: [user("nowhere")] })).toBe("storage_failed");
+  await server.result("undo");
+  expect(await append(idle, user("here again"))).toHaveLength(1);
+});
+
 describe("undo takes back the last command and no older one", () => {
   async function named(): Promise<{ server: HereServer; file: string }> {
     const { server, file } = library();
@@ -412,7 +467,8 @@ describe("undo takes back the last command and no older one", () => {
     const { message, data } = await server.failure("undo");
     expect(data).toMatchObject({ name: "session_locked", operationId: forked.operationId, sessionPath: sessionFile });
     expect(message).toContain(`${forked.operationId}: Forked "kept". The session is open`);
-    await server.result("switch_session", { sessionPath: file });
+    expect([data.parentSession, message]).toEqual([file, expect.stringContaining("switch_session")]);
+    await server.result("switch_session", { sessionPath: data.parentSession });
     expect(await server.result("undo")).toMatchObject({ kind: "fork", sessionPath: sessionFile });
     expect([existsSync(sessionFile), (await server.result("get_state")).sessionName]).toEqual([false, "kept"]);
     await server.result("redo");

@@ -8,46 +8,75 @@ import type { Session } from "./session.ts";
 
 const NAME = KNOWN_TYPES.indexOf("session_info");
 
-/** A change in progress: the state before it. */
+/** The state before entries that set the name or labels. */
 interface Before {
   readonly leafId: string | null;
-  /** The entry that set the name, or the label of `target`. */
-  readonly setBy: string | null;
-  readonly text: string | null;
-  readonly target?: string;
+  /** True if the entries do nothing else. */
+  readonly isAll: boolean;
+  /** Without `target` it is the name: the entry that set it, its text, and the index of the new entry. */
+  readonly settings: readonly {
+    readonly setBy: string | null;
+    readonly text: string | null;
+    readonly target?: string;
+    readonly index: number;
+  }[];
 }
 
-export function captureName(session: Session): Before {
-  const { leafId, name: text } = session;
+/** Returns the state before entries that set the name or labels; undefined if none does. */
+export function captureSettings(
+  session: Session,
+  entries: readonly { readonly type: string; readonly targetId?: unknown }[],
+): Before | undefined {
+  let isAll = true;
+  const last = new Map<string | undefined, number>();
+  for (const [index, { type, targetId }] of entries.entries())
+    if (type === "session_info") last.set(undefined, index);
+    else if (type === "label") last.set(String(targetId), index);
+    else isAll = false;
+  if (last.size === 0) return undefined;
+  const settings = Array.from(last, ([target, index]) =>
+    target === undefined ? { ...captureName(session), index } : { ...captureLabel(session, target), target, index },
+  );
+  return { leafId: session.leafId, isAll, settings };
+}
+
+function captureName(session: Session) {
   const { nodes } = session.log;
   const last = nodes.count === 0 ? -1 : nodes.columns().types.lastIndexOf(NAME, nodes.count - 1);
-  return { leafId, setBy: session.idOrNull(last), text };
+  return { setBy: session.idOrNull(last), text: session.name };
 }
 
-/** Returns the state before a change of an entry's label. */
-export function captureLabel(session: Session, target: string): Before {
+function captureLabel(session: Session, target: string) {
   const known = session.tree.labels.get(session.log.nodes.position(target));
-  const setBy = known ? session.log.nodes.id(known.setBy) : null;
-  return { leafId: session.leafId, setBy, text: known?.label ?? null, target };
+  return { setBy: known ? session.log.nodes.id(known.setBy) : null, text: known?.label ?? null };
 }
 
-/** Records that an entry set the name, or cleared or set a label. */
-export function noteSetting(session: Session, before: Before, entryId: string): void {
-  const { target, leafId, setBy, text: was } = before;
-  // Taking this back leaves the leaf of a head where it is, for every caller.
-  const leaf: IdChange = [session.head === null ? leafId : session.leafId, session.leafId];
-  const set: IdChange = [setBy, entryId];
-  const change = { do: "change" as const, path: session.file ?? "", leaf, follows: true };
-  if (target === undefined) {
-    const text = sentence("Named the session", was, session.name);
-    session.note({ kind: "rename", text, step: { ...change, name: set } });
-  } else {
-    const is = session.tree.labels.get(session.log.nodes.position(target))?.label ?? null;
-    const cleared =
-      was === null ? `Cleared the label of ${target}.` : `Cleared the label ${quoteText(was)} of ${target}.`;
-    const text = is === null ? cleared : sentence(`Labelled ${target}`, was, is);
-    session.note({ kind: "label", text, step: { ...change, labels: [{ target, set }] } });
-  }
+/** Records, as one operation, that new entries set the name, or cleared or set labels. */
+export function noteSettings(session: Session, before: Before | undefined, entryIds: readonly string[]): void {
+  if (!before) return;
+  const { leafId, isAll, settings } = before;
+  // Taking this back leaves the leaf where it is at a head, for every caller, and after entries of other kinds.
+  const leaf: IdChange = [session.head === null && isAll ? leafId : session.leafId, session.leafId];
+  const name = settings.find(({ target }) => target === undefined);
+  const labels = settings.flatMap((one) => (one.target === undefined ? [] : [{ ...one, target: one.target }]));
+  const setOf = ({ setBy, index }: Before["settings"][number]): IdChange => [setBy, entryIds[index]];
+  const labelOf = (target: string) => session.tree.labels.get(session.log.nodes.position(target))?.label ?? null;
+  const texts = [
+    ...(name ? [sentence("Named the session", "name of the session", name.text, session.name)] : []),
+    ...labels.map(({ target, text }) => sentence(`Labelled ${target}`, `label of ${target}`, text, labelOf(target))),
+  ];
+  session.note({
+    kind: labels.length === 0 ? "rename" : "label",
+    text: texts.length === 1 ? texts[0] : `${texts[0]} And ${texts.length - 1} more.`,
+    step: {
+      do: "change",
+      path: session.file ?? "",
+      leaf,
+      follows: true,
+      ...(name ? { name: setOf(name) } : {}),
+      ...(labels.length === 0 ? {} : { labels: labels.map((label) => ({ target: label.target, set: setOf(label) })) }),
+    },
+  });
 }
 
 /**
@@ -58,15 +87,17 @@ export function noteMove(
   session: Session,
   kind: OperationKind & ("branch" | "merge" | "repair"),
   leafId: string | null,
-  label?: { readonly before: Before; readonly entryId: string },
+  label?: { readonly before: Before; readonly entryIds: readonly string[] },
 ): void {
   const after = session.leafId;
   if (leafId === after) return;
   if (session.head !== null) {
-    if (label) noteSetting(session, label.before, label.entryId);
+    if (label) noteSettings(session, label.before, label.entryIds);
     return;
   }
-  const labels = label?.before.target === undefined ? undefined : [labelOf(label.before.target, label)];
+  const labels = label?.before.settings.flatMap(({ target, setBy, index }) =>
+    target === undefined ? [] : [{ target, set: [setBy, label.entryIds[index]] as IdChange }],
+  );
   const step: SessionChange = { do: "change", path: session.file ?? "", leaf: [leafId, after], labels };
   const texts = {
     branch: `Moved the leaf from ${placeOf(leafId)} to ${placeOf(after)}.`,
@@ -76,16 +107,13 @@ export function noteMove(
   session.note({ kind, text: texts[kind], step });
 }
 
-function labelOf(target: string, { before, entryId }: { readonly before: Before; readonly entryId: string }) {
-  return { target, set: [before.setBy, entryId] as IdChange };
-}
-
 function placeOf(id: string | null): string {
   return id ?? "before the first entry";
 }
 
-function sentence(did: string, was: string | null, is: string | null): string {
-  return `${did} ${quoteText(is ?? "")}${was === null ? "" : `, which was ${quoteText(was)}`}.`;
+function sentence(did: string, what: string, was: string | null, is: string | null): string {
+  const before = was === null ? "" : `, which was ${quoteText(was)}`;
+  return is === null ? `Cleared the ${what}${before}.` : `${did} ${quoteText(is)}${before}.`;
 }
 
 /** Returns the text that an entry set; null when it is missing or cleared it. */

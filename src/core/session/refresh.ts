@@ -162,9 +162,15 @@ export class ExternalChanges {
 
   /** Checks for changes as the only writer, if the lock can be had. */
   checkAsWriter(): void {
-    this.becomeWriter();
-    // The path may hold another file after the first check, with a lock of its own.
-    if (this.checkForChanges() && this.becomeWriter()) this.checkForChanges();
+    const isTaken = this.becomeWriter();
+    try {
+      // The path may hold another file after the first check, with a lock of its own.
+      if (this.checkForChanges() && this.becomeWriter()) this.checkForChanges();
+    } catch (error) {
+      // A process that brings a missing file back needs its lock.
+      if (isTaken) this.entries.log.lock.release();
+      throw error;
+    }
   }
 
   /**

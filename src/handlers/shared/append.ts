@@ -4,6 +4,7 @@ import { BadParams } from "../../core/failure.ts";
 import { makeDamage } from "../../core/format/damage.ts";
 import type { Draft } from "../../core/format/entry.ts";
 import { Raw } from "../../core/json/raw.ts";
+import { captureSettings, noteSettings } from "../../core/session/changes.ts";
 import type { Appended, Foreign, Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
 
@@ -40,6 +41,20 @@ export function requireTypes(context: CommandContext, entryIds: readonly string[
 export function appendEntries(context: CommandContext, drafts: readonly Draft[]): Appended {
   const appended = context.session.append(drafts, context.key);
   notifyAppended(context, context.session, appended.ids);
+  if (drafts.some(({ type }) => type === "session_info"))
+    context.notify("session_info_changed", { name: context.session.name });
+  return appended;
+}
+
+/** Does the same with the drafts of entries, and records the names and labels that they set as one operation. */
+export function appendRecorded(
+  context: CommandContext,
+  drafts: readonly Draft[],
+  entries: Parameters<typeof captureSettings>[1],
+): Appended {
+  const before = captureSettings(context.session, entries);
+  const appended = appendEntries(context, drafts);
+  noteSettings(context.session, before, appended.ids);
   return appended;
 }
 

@@ -61,10 +61,17 @@ export async function findClosedSession(workspace: Workspace, where: Where, purp
   throw makeOpenHereFailure(open, file);
 }
 
-/** Returns the failure of a change for which a session must not be open in this process. */
-export function makeOpenHereFailure(sessionId: string, sessionPath: string | undefined): Failure {
-  const sentence = "The session is open in this server. close_session closes it, switch_session leaves it for another.";
-  return new Failure("session_locked", sentence, { sessionId, sessionPath }, { retryable: false });
+/** Returns the failure of a change for which a session must not be open in this process. `parentSession`: where to go. */
+export function makeOpenHereFailure(
+  sessionId: string,
+  sessionPath: string | undefined,
+  parentSession?: string | null,
+): Failure {
+  const advice = parentSession
+    ? `Go back to the original with switch_session, sessionPath ${parentSession}, and send this again.`
+    : "close_session closes it, switch_session leaves it for another.";
+  const details = { sessionId, sessionPath, ...(parentSession ? { parentSession } : {}) };
+  return new Failure("session_locked", `The session is open in this server. ${advice}`, details, { retryable: false });
 }
 
 /** Returns where a session is; one of another agent by its id, too, so that the refusal to change it says whose it is. */

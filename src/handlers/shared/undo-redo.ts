@@ -422,7 +422,7 @@ async function whileClosed<T>(
   const { workspace } = context;
   const open = path === undefined ? undefined : workspace.openAt(path);
   if (!open) return run();
-  if (step !== "swap") throw makeOpenHereFailure(open.id, path);
+  if (step !== "swap") throw makeOpenHereFailure(open.id, path, step === "appear" ? open.parentSession : null);
   requireLane(context, open);
   return context.alone(open, async () => {
     await open.commit();
