@@ -8,6 +8,7 @@ export default defineCommand({
     "The clients that have this session open and share it, this one among them: hosts, each with a server of its own. " +
     "client_joined and client_left report others that come and go.",
   effect: "read",
+  showsClients: true,
   result: () =>
     z.object({
       clients: z.array(

@@ -133,6 +133,8 @@ interface CommandTraits {
   readonly runsAlone?: boolean;
   /** True if only the holder of a session that several processes share knows the answer, although it writes nothing. */
   readonly needsHolder?: boolean;
+  /** True if it shows the clients of a session: the holder of a shared one reports them first. */
+  readonly showsClients?: boolean;
   /** The sentence that says how a client of a shared session gets its effect, which the holder does not run for others. */
   readonly instead?: string;
   /** True if it checks itself whether the session can be written to. */

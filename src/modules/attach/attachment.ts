@@ -38,7 +38,7 @@ import {
 import { SHARED_HOOKS } from "./protocol.ts";
 import { type PresenceEvent, ReportedClients } from "./reported-clients.ts";
 
-/** Milliseconds for a holder to admit this process. */
+/** Milliseconds for a holder to admit this process, and to say what it has not reported yet. */
 const ADMITS_WITHIN = 1000;
 /** Event members that this server sets itself. */
 const OWN_MEMBERS: ReadonlySet<string> = new Set(["type", "sessionId", "seq", "leafId"]);
@@ -87,6 +87,8 @@ export class Attachment implements RemoteRunner {
   private readonly questions = new Map<number, Question>();
   private heardAt = 0;
   private watch: NodeJS.Timeout | undefined;
+  /** Called when the holder answers the pings, in their order. */
+  private pongs: (() => void)[] = [];
   private isClosed = false;
   private joinedAt = 0;
   /** End of the takeover attempt, and the delay of the next one after a holder that was not stable. */
@@ -299,7 +301,7 @@ export class Attachment implements RemoteRunner {
     }
     const { answersWithin } = this.options;
     // A holder that waits for its own host, where a model may be at work, answers pings.
-    this.pipe?.send('{"ping":true}');
+    this.ping();
     if (this.questions.size > 0 || performance.now() - this.heardAt < answersWithin) return;
     this.failAll(`It has said nothing for ${answersWithin / 1000} s, and may be stopped.`);
   }
@@ -310,14 +312,28 @@ export class Attachment implements RemoteRunner {
       settle({ error: makeUnansweredFailure(call, this.holder, why) });
   }
 
+  private ping(onPong: () => void = () => {}): void {
+    this.pongs.push(onPong);
+    this.pipe?.send('{"ping":true}');
+  }
+
+  /** Resolves when the holder has sent everything that it knows now, or has ended, or is silent. */
+  hear(): Promise<void> {
+    return new Promise((resolve) => {
+      this.ping(resolve);
+      setTimeout(resolve, Math.min(ADMITS_WITHIN, this.options.answersWithin)).unref();
+    });
+  }
+
   // --- hearing -------------------------------------------------------------------------------------------------
 
   private receive(message: PipeMessage): void {
     this.heardAt = performance.now();
     requireValidMessage(message.value);
     this.notePosition(message);
-    const { reply, event, ask, asks, withdraw, lost, ping, bye } = message.value;
+    const { reply, event, ask, asks, withdraw, lost, ping, pong, bye } = message.value;
     if (ping === true) this.pipe?.send('{"pong":true}');
+    else if (pong === true) this.pongs.shift()?.();
     else if (typeof reply === "number") this.receiveReply(reply, message.value);
     else if (typeof event === "string" && isKnownEvent(event)) this.receiveEvent(event, message);
     else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
@@ -436,6 +452,7 @@ export class Attachment implements RemoteRunner {
   /** Takes the lock of the dead holder, or joins the next holder. */
   private async recover(): Promise<void> {
     this.pipe = undefined;
+    for (const resolve of this.pongs.splice(0)) resolve();
     for (const question of this.questions.values()) question.cancel();
     this.reportPresence(this.clients.withoutHolder(this.hasLeft ? "left" : "died"));
     this.hasLeft = false;

@@ -7,7 +7,7 @@ import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import { isForHolder } from "../../handlers/shared/repetition.ts";
 import type { AskedHost, Call, Question } from "../../server/connection/call.ts";
 import type { PendingEvent } from "../../server/connection/events.ts";
-import type { Decision } from "../../server/dispatch/gate.ts";
+import type { Decision, Redirection } from "../../server/dispatch/gate.ts";
 import type { Sharing, SharingServer } from "../../server/dispatch/sharing.ts";
 import type { Attachments } from "./announcing.ts";
 import type { Attachment } from "./attachment.ts";
@@ -57,9 +57,14 @@ export class SessionSharing implements Sharing {
 
   // --- the gate of calls ---------------------------------------------------------------------------------------
 
-  before(call: Call, session: Session | null): Decision {
-    const attachment = call.peer ? undefined : this.attaching.of(session);
+  before(call: Call, session: Session | null): ReturnType<Sharing["before"]> {
+    if (call.peer) return undefined;
+    const attachment = this.attaching.of(session);
+    const { needsHolder, showsClients } = call.command;
+    if (!attachment && session && needsHolder) return this.joined(session);
+    if (!attachment && session && showsClients) return this.comeToHolder(session);
     if (!attachment) return undefined;
+    if (showsClients) return attachment.hear();
     if (isForHolder(call)) return attachment.redirection;
     const { effect } = call.command;
     // A write is refused once it is known that it was not answered before.
@@ -76,9 +81,22 @@ export class SessionSharing implements Sharing {
       attachment?.follow();
       return undefined;
     }
-    // A holder on another machine cannot be joined.
-    if (!attachment && session.log.lock.holder?.host !== undefined) return undefined;
-    return attachment?.redirection ?? this.attaching.join(session).then((joined) => joined?.redirection);
+    return attachment?.redirection ?? this.joined(session);
+  }
+
+  /** Joins another process that holds a session, if one does. A holder on another machine cannot be joined. */
+  private joined(session: Session): Promise<Redirection | undefined> | undefined {
+    const { holder } = session.log.lock;
+    if (holder === null || holder.host !== undefined) return undefined;
+    return this.attaching.join(session).then((joined) => joined?.redirection);
+  }
+
+  follow(session: Session): void {
+    this.attaching.of(session)?.follow();
+  }
+
+  private async comeToHolder(session: Session): Promise<void> {
+    await this.joined(session);
   }
 
   // --- upkeep --------------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ export interface Sharing extends Gate {
    * throws session_locked for a write that it does not run for others.
    */
   findHolder(call: Call, session: Session): Decision;
+  /** Reads a session up to what its holder has reported, if this process has joined that. */
+  follow(session: Session): void;
   hasGuests(session: Session | null): boolean;
   /** Returns the clients of a session, the local host first. */
   clientsOf(session: Session): readonly PresentClient[];

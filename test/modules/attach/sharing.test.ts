@@ -110,6 +110,16 @@ describe("in a server that has joined the holder of its current session, a sessi
   });
 });
 
+test("a fork of a session whose holder was joined, and which is not the current one, has what was acknowledged", async () => {
+  const { file, place } = await held();
+  const server = serveHere(["--session", join(place.home, "own.jsonl"), ...QUIET], { place });
+  const { sessionId } = await server.result("open_session", { sessionPath: file });
+  await server.result("append", { ...said("joined"), sessionId });
+  const { leafId: entryId } = await server.result("append", { ...said("last"), sessionId });
+  await server.result("fork", { sessionId, entryId, position: "at" });
+  expect((await texts(server)).slice(-2)).toEqual(["joined", "last"]);
+});
+
 test("a hook is asked of the host whose command causes it, and the call can be cancelled meanwhile", async () => {
   const { file, holder, place } = await held();
   await holder.result("initialize", TREE);
