@@ -75,8 +75,7 @@ export class Connection {
   private inputEnded = false;
   /** True if the host ended the input. When we end it, an unfinished message is not the host's mistake. */
   private isInputWhole = false;
-  /** True if replies were left out, because the output has no reader. */
-  isUnheard = false;
+  private hasLeftReads = false;
   private shutDownAsked: (() => void) | undefined;
   private finished: (() => void) | undefined;
 
@@ -153,7 +152,12 @@ export class Connection {
   /** Abandons reads once the output has no reader: some take a minute. */
   private listen(): void {
     const isHeard = !this.sink.output.isGone && this.options.isHeard?.() !== false;
-    if (!isHeard && this.dispatcher.leaveReads()) this.isUnheard = true;
+    if (!isHeard && this.dispatcher.leaveReads()) this.hasLeftReads = true;
+  }
+
+  /** True if replies were left out, because the output has no reader. */
+  get isUnheard(): boolean {
+    return this.hasLeftReads || this.sink.output.hasDropped;
   }
 
   /** Answers all calls received before the end of the input. */

@@ -216,10 +216,14 @@ describe("the end", () => {
     await vi.waitFor(() => expect(server.stderr).toMatch(said));
   });
 
-  test("of the reader keeps what was received, and the status tells", SYSTEM, async () => {
+  test.each([
+    ["of the reader", false],
+    ["of the reader, and then of the input,", true],
+  ])("%s keeps what was received, and the status tells", SYSTEM, async (_what, isInputToo) => {
     const { server, kept } = await spawned();
     server.process.stdout.destroy();
     server.send(append(user("a", { id: "a" })), append(assistant("b", { id: "b" })));
+    if (isInputToo) server.end();
     expect(await server.exit).toBe(1);
     expect([kept(), server.stderr]).toEqual([["first", "a", "b"], ""]);
   });

@@ -199,6 +199,20 @@ test("after it was stopped nothing more is taken, and a message that has begun i
 });
 
 describe("at the end of the input", () => {
+  test("the status is 1 when a reply found the output closed, and 0 when all were sent before", async () => {
+    for (const [more, status] of [
+      [[RPC(1, "append", { entries: [user("y")] })], 1],
+      [[], 0],
+    ] as const) {
+      const server = serveHere(["--events", "none"]);
+      await server.result("append", { entries: [user("x")] });
+      server.output.destroy();
+      if (more.length > 0) server.send(...more);
+      server.end();
+      expect(await server.done).toBe(status);
+    }
+  });
+
   const READS = "verify_session search_sessions list_sessions get_usage verify_sessions export_session".split(" ");
   const PARAMS: Json = { search_sessions: { query: "x" }, export_session: { format: "jsonl" } };
   const ask = (id: number, method: string): Json => RPC(id, method, PARAMS[method] ?? {});

@@ -25,6 +25,8 @@ export class Output {
   private frame: Envelope | undefined;
   private waiting = false;
   private gone = false;
+  /** True if a message was dropped because the reader had gone. */
+  hasDropped = false;
   /** The rest of the large message that is being written, in its frame; `queue` has those that follow. */
   private flowing: Generator<string | Uint8Array> | undefined;
   private large: OutgoingMessage = [];
@@ -62,7 +64,7 @@ export class Output {
   send(message: OutgoingMessage): void {
     const { frame } = this;
     if (!frame) throw new TypeError("nothing can be sent before the framing is known");
-    if (this.gone) releaseSpooled(message);
+    if (this.gone) this.drop(message);
     else if (this.flowing) this.queue.push({ message, isLine: false });
     else if (isInMemory(message)) {
       if (frame.counts) this.put(frame.before(countBytes(message)));
@@ -115,6 +117,16 @@ export class Output {
     if (!this.flowing) this.wake();
   }
 
+  private drop(message: OutgoingMessage): void {
+    this.hasDropped = true;
+    releaseSpooled(message);
+  }
+
+  private write(bytes: string | Uint8Array): void {
+    if (this.stream.destroyed) this.hasDropped = true;
+    this.stream.write(bytes);
+  }
+
   private wake(): void {
     const { whenThrough } = this;
     this.whenThrough = [];
@@ -124,6 +136,7 @@ export class Output {
   /** Drops all output, because it has no reader any more. */
   private discard(): void {
     this.gone = true;
+    if (this.flowing || this.unread > 0) this.hasDropped = true;
     this.flowing = undefined;
     this.text = "";
     this.begun = this.filled;
@@ -157,7 +170,7 @@ export class Output {
       this.filled += piece.length;
     } else {
       this.writeGathered();
-      this.stream.write(piece);
+      this.write(piece);
     }
     if (this.text.length + this.filled - this.begun >= WRITE_AT) this.flush();
   }
@@ -170,7 +183,7 @@ export class Output {
     const most = text.length * 3;
     if (most > WRITE_AT) {
       this.writeBlock();
-      this.stream.write(text);
+      this.write(text);
       return;
     }
     const block = this.reserve(most);
@@ -214,13 +227,13 @@ export class Output {
     if (this.text === "") return;
     const { text } = this;
     this.text = "";
-    this.stream.write(text);
+    this.write(text);
   }
 
   private writeBlock(): void {
     if (!this.block || this.filled === this.begun) return;
     // The rest of the block is used next.
-    this.stream.write(this.block.subarray(this.begun, this.filled));
+    this.write(this.block.subarray(this.begun, this.filled));
     this.begun = this.filled;
   }
 }
