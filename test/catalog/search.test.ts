@@ -22,7 +22,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { putSession, serveLibrary } from "../support/lifecycle.ts";
 import { fileText, headerText, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
-import { chain, put, serverOn, VARIANTS } from "../support/searching.ts";
+import { chain, everyPage, put, serverOn, VARIANTS } from "../support/searching.ts";
 import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
@@ -48,6 +48,11 @@ describe.each(VARIANTS)("%s", (variant) => {
       expect(await texts(server, part), part).toContain("The parser failed at getUserName()");
     for (const none of ['"failed parser"', "parsers", "nothing failed", "%", "_", "*", "' OR 1=1", '"', "", "fail*"])
       expect(await texts(server, none), none).toEqual([]);
+  });
+
+  test("finds what is in the first million characters of a message", async () => {
+    const server = serverOn(variant, { a: chain(user(`needle ${"x ".repeat(1 << 19)} beyond`)) });
+    expect([await texts(server, "needle"), await texts(server, "beyond")]).toEqual([[expect.any(String)], []]);
   });
 
   test("finds text in scripts without spaces, from one character on, and in either composition", async () => {
@@ -205,7 +210,7 @@ test("a cursor of the index with a place that is none has expired", async () => 
   const server = serverOn("by the index", { a: chain(user("needle one"), user("needle two")) });
   const { nextCursor } = await server.result("search_sessions", { query: "needle", limit: 1 });
   const [mode, ...place] = JSON.parse(atob(nextCursor));
-  for (const at of [0, 1, 2, 3, 5])
+  for (const at of [0, 1, 2, 3, 4])
     for (const bad of [-1, 0.5, 1e300]) {
       const cursor = btoa(JSON.stringify([mode, ...place.with(at, bad)]));
       const { data } = await server.failure("search_sessions", { query: "needle", cursor });
@@ -289,6 +294,23 @@ test("what was said is indexed after a list, before anybody searches", async () 
   opened = [];
   expect(places(await allHits(catalog, { query: "word7" }))).toEqual([`${files[7]} 0000000a`]);
   expect(opened.filter((path) => path.endsWith(".jsonl"))).toEqual([files[7]]);
+});
+
+test("of texts that match equally, the latest comes first, whichever was indexed first, on one page or on several", async () => {
+  const at = (minute: number, text: string): Json => ({
+    ...user(text),
+    timestamp: new Date(Date.UTC(2026, 0, 24, 16, minute)).toISOString(),
+  });
+  // Sessions are indexed from the one with the oldest last message on.
+  const server = serverOn("by the index", {
+    a: chain(at(3, "same"), at(4, "b")),
+    b: chain(at(1, "same"), at(9, "b")),
+    c: chain(at(2, "same"), at(5, "b")),
+  });
+  const whole = await server.result("search_sessions", { query: "same" });
+  expect(whole.hits.map(({ sessionId }: Json) => sessionId)).toEqual(["a", "c", "b"]);
+  const paged = await everyPage(server, "search_sessions", { query: "same", limit: 1 }, "hits");
+  expect(paged.map(({ sessionId }: Json) => sessionId)).toEqual(["a", "c", "b"]);
 });
 
 test("a query asks for few words of all that there are, however long it is", () => {

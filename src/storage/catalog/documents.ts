@@ -54,7 +54,8 @@ export function getTexts(entry: unknown, role: string, { kinds, cwd }: TextChoic
   const time = getActivity(entry);
   // Written out: copies of objects took a tenth of the time of the first search.
   const add = (kind: TextKind, nth: number, text: string, tool: string | undefined, files: readonly string[]): void => {
-    texts.push({ start, length, nth, role, time, entry: id, kind, text, tool, files });
+    const searched = text.length > LONGEST_TEXT ? text.slice(0, LONGEST_TEXT) : text;
+    texts.push({ start, length, nth, role, time, entry: id, kind, text: searched, tool, files });
   };
   for (const kind of KINDS_OF_ROLE[role] ?? []) {
     if (!kinds.includes(kind)) continue;
@@ -105,6 +106,8 @@ function hasOne(signs: readonly string[], line: Uint8Array): boolean {
 
 /** Bytes beyond which a line is not searched. */
 const LONGEST_LINE = 64 << 20;
+/** Characters of a text that are searched: other requests wait while those of one text are put into the index. */
+const LONGEST_TEXT = 1 << 20;
 
 class Enough extends Error {}
 

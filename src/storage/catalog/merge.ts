@@ -206,11 +206,11 @@ function mergeHits(found: readonly (readonly Hit[])[], begun: readonly (string |
   const all: Hit[] = [];
   const cursors = begun.map((cursor) => cursor ?? null);
   const next = found.map(() => 0);
-  const timeOf = (n: number): number => found[n][next[n]]?.score ?? found[n][next[n]]?.at ?? 0;
+  const compare = (a: Hit, b: Hit): number => (b.score ?? 0) - (a.score ?? 0) || (b.at ?? 0) - (a.at ?? 0);
   for (;;) {
     const left = [...found.keys()].filter((n) => next[n] < found[n].length);
     if (left.length === 0) return all;
-    const latest = left.reduce((a, b) => (timeOf(b) > timeOf(a) ? b : a));
+    const latest = left.reduce((a, b) => (compare(found[a][next[a]], found[b][next[b]]) > 0 ? b : a));
     const hit = found[latest][next[latest]++];
     cursors[latest] = hit.cursor;
     all.push({ ...hit, cursor: packCursor(["joint", ...cursors]) });

@@ -54,10 +54,12 @@ interface FoundText extends Omit<Hit, "session" | "shortId" | "inheritedFrom" | 
   readonly number: number;
 }
 
+/** The order of texts: the best first, of equal ones the latest. */
+type OrderedText = Pick<FoundText, "score" | "at" | "number">;
+
 /** A text with its rating, and its hit, which is made when it is needed; undefined if it is none. */
-interface RatedText {
+interface RatedText extends OrderedText {
   score: number;
-  readonly number: number;
   make(): FoundText | undefined;
 }
 
@@ -68,7 +70,7 @@ interface Paged {
   readonly ceiling: number;
   readonly top?: number;
   readonly end?: number;
-  readonly after?: { readonly score: number; readonly number: number };
+  readonly after?: OrderedText;
 }
 
 /** Start of the next page of a ranked search. `rank` and `id`: the text before its window, `after`: the hit before it. */
@@ -76,7 +78,7 @@ interface RankedPlace {
   readonly ceiling: number;
   readonly weights: readonly number[];
   readonly above?: { readonly rank: number; readonly id: number };
-  readonly after?: { readonly score: number; readonly number: number };
+  readonly after?: OrderedText;
 }
 
 const NO_MATCHES: Matches = { ids: new Float64Array(), count: 0 };
@@ -124,8 +126,8 @@ export class Search {
   }
 
   /**
-   * Returns whole words first, then parts of words; the latest windows first, and the best hits first inside each. A
-   * cursor names the window and the position in it, so that pages stay consistent when texts are added or removed.
+   * Returns whole words first, then parts of words; the latest windows first, and the best hits first inside each, of
+   * equal ones the latest. A cursor names the window and the position in it, so that pages stay consistent when texts are added or removed.
    */
   async indexed(file: CatalogFile): Promise<{ hits: Hit[]; more: boolean }> {
     const { words, parts } = toExpressions(this.query, (part) => file.texts.wordsWith(part));
@@ -148,7 +150,7 @@ export class Search {
       for (const hit of window.found) {
         if (after && compareFound(after, hit) >= 0) continue;
         if (hits.length === limit) return { hits: this.namedHits(hits), more: true };
-        const cursor = packCursor(["index", phase, top, window.end, ceiling, hit.score, hit.number]);
+        const cursor = packCursor(["index", phase, top, window.end, ceiling, hit.number, hit.score, hit.at]);
         hits.push({ ...hit, cursor });
       }
       after = undefined;
@@ -165,12 +167,12 @@ export class Search {
     const { cursor } = this.request;
     if (cursor === undefined) return undefined;
     const [mode, ...values] = unpackCursor(cursor);
-    const isOurs = mode === "index" && values.length === 6 && values.every((value) => typeof value === "number");
-    const [phase, top, end, ceiling, score, number] = values as number[];
+    const [phase, top, end, ceiling, number, score, at] = values as number[];
+    const isOurs = mode === "index" && values.length === 7 && typeof score === "number" && isTime(at);
     // Only the score of a text may have a fraction.
     const isPlace = [phase, top, end, ceiling, number].every((value) => Number.isSafeInteger(value) && value >= 0);
     if (!isOurs || !isPlace || phase >= phases) throw toExpiredFailure(cursor);
-    return { phase, top, end, ceiling, after: { score, number } };
+    return { phase, top, end, ceiling, after: { score, at, number } };
   }
 
   /** Returns the hits from `top` down to `end`, or `size` of them, best first, and the last number read, 0 at last. */
@@ -223,6 +225,7 @@ export class Search {
     if (!this.wanted.fits(stored, folded)) return undefined;
     const rated: RatedText = {
       score: rate(stored.text, folded),
+      at: place.time,
       number: place.id,
       make: () => {
         const [text, left] = this.fitting(stored, folded, rate) ?? [];
@@ -322,7 +325,7 @@ export class Search {
         if (hits.length === limit) return { hits: this.namedHits(hits, true), more: true, begins };
         const hit = rated.make();
         if (!hit) continue;
-        const place = [above?.rank ?? null, above?.id ?? null, hit.score, hit.number];
+        const place = [above?.rank ?? null, above?.id ?? null, hit.score, hit.at, hit.number];
         hits.push({ ...hit, cursor: packCursor(["ranked", ceiling, weights.join(" "), ...place]) });
       }
       if (places.length < RANKED_WINDOW) return { hits: this.namedHits(hits, true), more: false, begins };
@@ -334,17 +337,21 @@ export class Search {
   private rankedPlace(terms: number): RankedPlace | undefined {
     const { cursor } = this.request;
     if (cursor === undefined) return undefined;
-    const [mode, ceiling, packed, rank = null, id = null, score = null, number = null] = unpackCursor(cursor);
+    const [mode, ceiling, packed, rank = null, id = null, score = null, at = null, number = null] =
+      unpackCursor(cursor);
     const weights = String(packed).split(" ").map(Number);
     const isPair = (a: unknown, b: unknown): boolean =>
       (a === null && b === null) || (typeof a === "number" && typeof b === "number");
-    const isOurs = mode === "ranked" && Number.isSafeInteger(ceiling) && isPair(rank, id) && isPair(score, number);
+    const isOurs =
+      mode === "ranked" && Number.isSafeInteger(ceiling) && isPair(rank, id) && isPair(score, number) && isTime(at);
     if (!isOurs || weights.length !== terms || !weights.every((one) => one >= 0)) throw toExpiredFailure(cursor);
     return {
       ceiling: ceiling as number,
       weights,
       ...(rank === null ? {} : { above: { rank: rank as number, id: id as number } }),
-      ...(score === null ? {} : { after: { score: score as number, number: number as number } }),
+      ...(score === null
+        ? {}
+        : { after: { score: score as number, at: at as number | null, number: number as number } }),
     };
   }
 
@@ -562,6 +569,11 @@ function rough(terms: Query): (line: Uint8Array) => boolean {
   };
 }
 
-function compareFound(a: { score: number; number: number }, b: { score: number; number: number }): number {
-  return b.score - a.score || b.number - a.number;
+function isTime(value: unknown): boolean {
+  return value === null || typeof value === "number";
+}
+
+function compareFound(a: OrderedText, b: OrderedText): number {
+  const early = Number.NEGATIVE_INFINITY;
+  return b.score - a.score || (b.at ?? early) - (a.at ?? early) || b.number - a.number;
 }
