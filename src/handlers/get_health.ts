@@ -69,6 +69,14 @@ export default defineCommand({
             ),
         }),
       ),
+      sameIds: z
+        .array(
+          z.object({
+            sessionId: z.string(),
+            sessionPaths: z.array(z.string()),
+          }),
+        )
+        .describe("files with one session id, such as copies by hand: a path names each, and the id none"),
       notRead: z
         .array(unreadFile())
         .describe(
@@ -155,6 +163,7 @@ export default defineCommand({
       counts: { sessions: 1, archived: 0, trashed: 0, containers: 0, forks: 0, databases: 0 },
       hidden: [],
       damaged: [],
+      sameIds: [],
       notRead: [],
       locks: [],
       leftovers: [],
@@ -171,7 +180,8 @@ export default defineCommand({
     },
   },
   async run({ workspace, server, progress }) {
-    const { leftovers, damaged, hidden, roots, catalog, ...health } = await workspace.stores.health.examine(progress);
+    const { leftovers, damaged, sameIds, hidden, roots, catalog, ...health } =
+      await workspace.stores.health.examine(progress);
     const { ids } = workspace.stores.offered("", 0, "both");
     const { fleet, kept } = workspace.stores;
     const shortId = (id: string | null) => (id === null ? null : findBeginningAmong(id, ids));
@@ -202,6 +212,7 @@ export default defineCommand({
         shortId: shortId(session.sessionId),
         reasons: [...session.reasons],
       })),
+      sameIds: sameIds.map(({ sessionId, sessionPaths }) => ({ sessionId, sessionPaths: [...sessionPaths] })),
       notRead: health.notRead.map((file) => ({ ...file })),
       locks: health.locks.map((lock) => ({ ...lock, shortId: shortId(lock.sessionId), holder: { ...lock.holder } })),
       exposed: health.exposed.map((found) => ({ ...found })),

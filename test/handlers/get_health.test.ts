@@ -112,6 +112,20 @@ test("sessions that agents do not show, each with the reason", async () => {
   expect([ok, damaged.map(({ sessionId }: Json) => sessionId.slice(-1)), contents()]).toEqual([false, ["8"], before]);
 });
 
+test("files with one session id are named, and so is an entry whose id another one has", async () => {
+  const { place, server, seen, file } = world();
+  const copy = file.replace(/\.jsonl$/, "-copy.jsonl");
+  copyFileSync(file, copy);
+  seen(2, { lines: [...chain(2), chain(2)[1]] });
+  const { ok, sameIds, damaged } = await health(server);
+  expect(sameIds).toMatchObject([{ ...one, sessionPaths: expect.arrayContaining([file, copy]) }]);
+  const [{ reasons }] = damaged;
+  expect([ok, damaged.length, reasons]).toEqual([false, 1, [expect.stringContaining("is repeated here")]]);
+  const { stdout } = await runHere(place, ["doctor"]);
+  expect(stdout).toContain("1 id that several files have");
+  for (const path of [file, copy]) expect(stdout.replace(/\s/g, "")).toContain(basename(path));
+});
+
 acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s", (store) => {
   async function stored() {
     const all = world();

@@ -49,6 +49,7 @@ export const doctor = defineVerb({
 function* report(health: Diagnosis, most: number, page: OutputStyle): Generator<string> {
   yield* facts(health, page);
   yield* damagedLines(health.damaged, most, page);
+  yield* sameIdLines(health.sameIds, most, page);
   yield* hiddenLines(health.hidden, most, page);
   yield* formatUnreadFiles(health.notRead, page, most);
   yield* lockLines(health.locks, most, page);
@@ -187,6 +188,20 @@ function remedyText({ remedy, shortId, sessionPath, archived }: Diagnosis["damag
   if (remedy === "finish")
     return `Finish it: ${/\.v2$/.test(sessionPath) ? `rollback ${name}` : `migrate ${name} --apply`}`;
   return "Nothing repairs it; restore it from a backup.";
+}
+
+function* sameIdLines(sameIds: Diagnosis["sameIds"], most: number, page: OutputStyle): Generator<string> {
+  if (sameIds.length === 0) return;
+  yield "";
+  const ids = count(sameIds.length, "id", "ids");
+  const heading = `${ids} that several files have (name each by its path; fork <path> copies one under a new id):`;
+  for (const line of wrap(heading, page.width)) yield page.paint("bold", line);
+  for (const { sessionId, sessionPaths } of sameIds.slice(0, most)) {
+    yield show`  ${sessionId}`;
+    for (const path of sessionPaths)
+      for (const line of wrap(shortenPath(path, page.home), Math.max(12, page.width - 4))) yield `    ${line}`;
+  }
+  if (sameIds.length > most) yield page.paint("dim", `  and ${group(sameIds.length - most)} more; --all`);
 }
 
 const HIDDEN: Readonly<Record<string, readonly [title: string, remedy: string]>> = {

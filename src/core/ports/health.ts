@@ -63,6 +63,12 @@ export interface DamagedSession extends KnownSession {
   readonly remedy: "repair" | "finish" | "none";
 }
 
+/** Files with one session id: only their paths tell them apart. */
+export interface SameId {
+  readonly sessionId: string;
+  readonly sessionPaths: readonly string[];
+}
+
 export interface FoundLock {
   readonly sessionPath: string | null;
   readonly sessionId: string | null;
@@ -127,6 +133,7 @@ export interface Health {
   };
   readonly hidden: readonly HiddenSession[];
   readonly damaged: readonly DamagedSession[];
+  readonly sameIds: readonly SameId[];
   /** As {@link HealthCheck.notRead} has them. */
   readonly notRead: readonly UnreadFile[];
   readonly locks: readonly FoundLock[];

@@ -62,7 +62,7 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
   const { disk, paths, lifecycle } = deps;
   // Checked first, because a list would throw a damaged one away.
   const catalog = checkCatalog({ ...deps, env: lifecycle.env });
-  const { hidden, damaged, ...counted } = await surveySessions(deps, progress);
+  const { hidden, damaged, sameIds, ...counted } = await surveySessions(deps, progress);
   const traces = tracesOf(deps);
   const leftovers = [...findLeftoverFiles(lifecycle)];
   return {
@@ -72,6 +72,7 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
     counts: { ...counted, trashed: listTrashed(lifecycle).length },
     hidden,
     damaged,
+    sameIds,
     notRead: notRead(deps, true),
     locks: traces.map((trace) => toFound(disk, trace)),
     leftovers: groupsOf(leftovers),

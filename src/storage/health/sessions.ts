@@ -6,7 +6,7 @@ import { Failure } from "../../core/failure.ts";
 import { NO_DAMAGE } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, SESSION_ID } from "../../core/format/entry.ts";
 import type { Progress, UnreadFile } from "../../core/ports/catalog.ts";
-import type { Agent, DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
+import type { Agent, DamagedSession, HiddenSession, KnownSession, SameId } from "../../core/ports/health.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { getContainerOfPointer } from "../catalog/containers.ts";
 import { pause } from "../fs/chunked-io.ts";
@@ -56,6 +56,8 @@ interface Survey {
   databases: number;
   readonly hidden: HiddenSession[];
   readonly damaged: DamagedSession[];
+  /** The paths of the sessions, by their ids. */
+  readonly paths: Map<string, string[]>;
 }
 
 /** Yields the paths of session files and containers, also of unlisted ones. */
@@ -115,7 +117,10 @@ export function findSessionKeys(deps: SessionsDeps): Map<string, string> {
 const AGENTS = ["pi", "pi_agent_rust"] as const;
 
 /** Opens all sessions, one at a time. */
-export async function surveySessions(deps: SessionsDeps, progress?: Progress): Promise<Survey> {
+export async function surveySessions(
+  deps: SessionsDeps,
+  progress?: Progress,
+): Promise<Omit<Survey, "paths"> & { readonly sameIds: readonly SameId[] }> {
   const found: Survey = {
     sessions: 0,
     archived: 0,
@@ -124,10 +129,13 @@ export async function surveySessions(deps: SessionsDeps, progress?: Progress): P
     databases: countDatabases(deps),
     hidden: [],
     damaged: [],
+    paths: new Map(),
   };
   for (const folder of listAllFolders(deps.paths, deps.disk)) requireListed(deps.disk, folder, found);
   await visitAll(deps, true, async (file, archived) => lookAt(deps, file, archived, found), progress);
-  return found;
+  const { paths, ...survey } = found;
+  const sameIds = Array.from(paths, ([sessionId, sessionPaths]) => ({ sessionId, sessionPaths }));
+  return { ...survey, sameIds: sameIds.filter(({ sessionPaths }) => sessionPaths.length > 1) };
 }
 
 /** Adds a folder that the disk refuses to list, so that its sessions do not count as missing. */
@@ -201,6 +209,8 @@ function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Surv
   if (archived) found.archived++;
   else found.sessions++;
   if (isContainerName(file)) found.containers++;
+  const { sessionId } = known;
+  if (sessionId !== null) found.paths.set(sessionId, [...(found.paths.get(sessionId) ?? []), file]);
 }
 
 /** Adds the findings about an open session to the survey. */
