@@ -503,8 +503,7 @@ export function makeBeginning(env: Env, wanted: NewSession & { readonly cwd: str
     idempotencyKey: wanted.key,
   });
   const header = parse(line) as SessionHeader;
-  const isGiven = wanted.id === undefined ? {} : { isGivenId: true };
-  return { headerLine: line, header, file: wanted.file, key: wanted.key, ...isGiven };
+  return { headerLine: line, header, file: wanted.file, ...(wanted.id === undefined ? {} : { isGivenId: true }) };
 }
 
 /** Yields the lines of a forked session, and its own name. Only entries with a patch are read, the others copied in runs. */
