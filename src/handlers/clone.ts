@@ -17,7 +17,11 @@ export default defineCommand({
       const asked = await context.ask("session_before_fork", { entryId, position: "at" });
       if (asked.cancelled) return toVetoed(context, asked);
     }
-    const next = await workspace.fork(session, session.tree.leaf, { key: context.key, comesOf: session });
+    const next = await workspace.fork(session, session.tree.leaf, {
+      key: context.key,
+      id: context.keyedId,
+      comesOf: session,
+    });
     await context.replace(next, { reason: "fork", fork: { entryId, position: "at" } });
     return toReplacement(next);
   },

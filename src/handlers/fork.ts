@@ -40,7 +40,7 @@ export default defineCommand({
       const asked = await context.ask("session_before_fork", { entryId, position });
       if (asked.cancelled) return { text: "", ...toVetoed(context, asked) };
     }
-    const next = await workspace.fork(session, end, { key: context.key, comesOf: session });
+    const next = await workspace.fork(session, end, { key: context.key, id: context.keyedId, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position } });
     return { text, ...toReplacement(next) };
   },

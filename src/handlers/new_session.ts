@@ -28,10 +28,10 @@ export default defineCommand({
     },
   },
   async run(context, params) {
-    const { parentSession, cwd, newSessionId: id, name } = params;
+    const { parentSession, cwd, name } = params;
     // A host that names a directory expects the session in the folder of that directory.
     const comesOf = cwd === undefined ? (context.workspace.current ?? undefined) : undefined;
-    const next = context.workspace.create({ parentSession, cwd, id, name, key: context.key, comesOf });
+    const next = context.workspace.create({ parentSession, cwd, id: context.keyedId, name, key: context.key, comesOf });
     // Nothing could be written to it.
     if (next.log.readOnly) throw next.log.readOnly;
     if (context.asks("session_before_switch")) {

@@ -12,7 +12,7 @@ import { library, listed, sessionId } from "../support/lifecycle.ts";
 import { fileText, linesOf, userText } from "../support/lines.ts";
 import { HereLives, type HereLivesOptions, imprint, readPlainly, sessionFiles } from "../support/proof.ts";
 import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
-import { call, type Json, type Wire } from "../support/server.ts";
+import { call, type HereServer, type Json, serveHere, temporaryPlace, type Wire } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
 /** A session with a user message, an answer and another user message, on the real disk. */
@@ -253,7 +253,7 @@ acrossTiers(describe, STORES)("--store %s", (store) => {
       await lives.end();
       rmSync(first.sessionFile, { recursive: true });
       const second = await (await lives.start(["--session", file])).result("clone", { idempotencyKey: "k" });
-      expect(second.sessionId).not.toBe(first.sessionId);
+      expect(second.sessionId).toBe(first.sessionId);
       expect(readPlainly(second.sessionFile)).toHaveLength(4);
     });
 
@@ -262,20 +262,82 @@ acrossTiers(describe, STORES)("--store %s", (store) => {
       const { sessionId } = await wire.result("new_session", { idempotencyKey: "empty" });
       await lives.kill();
       const next = await lives.start(["--session", file]);
-      expect((await next.result("new_session", { idempotencyKey: "empty" })).sessionId).not.toBe(sessionId);
+      expect((await next.result("new_session", { idempotencyKey: "empty" })).sessionId).toBe(sessionId);
     });
 
-    test("in a flat folder, and found among other people's files", async () => {
+    test("in a flat folder, whatever is made there later", async () => {
       const lives = new StoreLives(store);
       const args = ["--session-dir", join(lives.place.home, "flat")];
       const wire = await lives.start(args);
       await wire.result("append", { entries: [user("one")] });
+      const { sessionFile } = await wire.result("get_state");
       const first = await wire.result("clone", { idempotencyKey: "k" });
       for (let n = 0; n < 20; n++) await wire.result("clone");
       await lives.kill();
-      const next = await lives.start(args);
-      await next.result("append", { entries: [user("elsewhere")] });
+      const next = await lives.start([...args, "--session", sessionFile]);
       expect(await next.result("clone", { idempotencyKey: "k" })).toEqual(first);
+    });
+
+    test("and no other request gets it: of another command, or to another session", async () => {
+      const { lives, wire, file, ids } = await begun();
+      const key = { idempotencyKey: "k" };
+      const refused = { name: "invalid_params", issues: [{ path: "idempotencyKey" }] };
+      await wire.result("fork", { entryId: ids[2], ...key });
+      const others: [string, Json][] = [
+        ["clone", {}],
+        ["new_session", {}],
+      ];
+      const isRefused = async (server: Wire, attempts: readonly [string, Json][]): Promise<void> => {
+        for (const [method, params] of attempts)
+          expect((await server.failure(method, { ...params, ...key })).data, method).toMatchObject(refused);
+      };
+      await isRefused(wire, others);
+      await wire.result("new_session");
+      const { entryIds } = await wire.result("append", { entries: [user("another")] });
+      await isRefused(wire, [...others, ["fork", { entryId: entryIds[0] }]]);
+      const { sessionId } = await wire.result("get_state");
+      await wire.result("new_session", { idempotencyKey: "new" });
+      expect((await wire.failure("clone", { idempotencyKey: "new" })).data).toMatchObject(refused);
+      await wire.result("append", { entries: [user("x")] });
+      await wire.result("switch_session", { sessionId });
+      expect((await wire.failure("fork", { entryId: entryIds[0], idempotencyKey: "new" })).data).toMatchObject(refused);
+      const files = sessionFiles(lives.place.home);
+      expect(files).toHaveLength(4);
+      await lives.kill();
+      await isRefused(await lives.start(["--session", file]), others);
+      expect(sessionFiles(lives.place.home)).toEqual(files);
+    });
+
+    test("of two servers at once, too", async () => {
+      const place = temporaryPlace();
+      // Session files have names that begin with the time.
+      const open = (args: string[], later: number): HereServer =>
+        serveHere(["--store", store, ...args], { place, env: { now: () => Date.now() + 1000 * later } });
+      const one = open([], 0);
+      const { entryIds } = await one.result("append", { entries: [user("one"), assistant("two")] });
+      const { sessionId: source } = await one.result("get_state");
+      const two = open(["--session", source], 1);
+      await two.result("get_state");
+      const requests: [string, Json][] = [
+        ["fork", { entryId: entryIds[1], position: "at" }],
+        ["clone", {}],
+      ];
+      for (const [method, params] of requests) {
+        const keyed = { ...params, idempotencyKey: method };
+        const made = await Promise.all([one, two].map((server) => server.result(method, keyed)));
+        expect(made[0], method).toEqual(made[1]);
+        for (const server of [one, two]) await server.result("switch_session", { sessionId: source });
+      }
+      const keyed = { idempotencyKey: "new" };
+      const begun = [await one.result("new_session", keyed), await two.result("new_session", keyed)];
+      expect(begun[0].sessionId).toBe(begun[1].sessionId);
+      await one.result("append", { entries: [user("first")], idempotencyKey: "first" });
+      expect((await two.failure("append", { entries: [user("second")] })).data.name).toBe("already_exists");
+      expect(await two.result("new_session", keyed)).toEqual(begun[0]);
+      await two.result("append", { entries: [user("first")], idempotencyKey: "first" });
+      expect((await two.result("get_messages")).messages).toHaveLength(1);
+      const { sessions } = await two.result("list_sessions");
+      expect(sessions).toHaveLength(4);
     });
 
     test("when both requests are in one write", async () => {

@@ -1,6 +1,7 @@
 /** A server under test and the host at its other end: the built program as a process, or `serve()` in this one. */
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -389,7 +390,7 @@ export function countingEnv(): Env {
     now: () => now++,
     sessionId: () => `01991f6e-0000-7000-8000-${String(++sessions).padStart(12, "0")}`,
     entryId: () => (0xe0000000 + ++entries).toString(16),
-    sha256: () => "0".repeat(64),
+    sha256: (bytes) => createHash("sha256").update(bytes).digest("hex"),
   };
 }
 

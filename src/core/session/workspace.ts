@@ -16,6 +16,7 @@ import { type Env, makeTimestamp } from "../ports/env.ts";
 import type { Beginning, CopiedLines, Log } from "../ports/store.ts";
 import type { Stores, WantedSession } from "../ports/stores.ts";
 import { type ForkPlan, patchLine, planFork } from "./fork.ts";
+import { type KeyedRequest, makeKeyUsedFailure, mayHaveMade } from "./keyed-request.ts";
 import { Session } from "./session.ts";
 import { SessionTable } from "./session-table.ts";
 
@@ -288,25 +289,52 @@ export class Workspace {
     this.stores.prepareFolder(session.file);
   }
 
-  /**
-   * Returns the session that a request with this idempotency key made, and opens it if needed. It searches the places
-   * where the request would make one: the working directory that it names, and the folder of `source`, the original;
-   * and by the id that the request names.
-   */
-  made(key: string, cwd: string | undefined, source: Session | null | undefined, id?: string): Session | undefined {
-    const current = this.current;
-    const open = id === undefined ? undefined : this.openWith(id);
-    for (const one of [current, open]) if (one?.log.header.idempotencyKey === key) return one;
-    const { made } = this.stores;
-    const named = id === undefined ? undefined : made(key, { id });
-    if (named !== undefined) return this.reopened({ sessionPath: named });
+  /** Returns the session that a request with this idempotency key made, and opens it if needed. Throws BadParams. */
+  async made(request: KeyedRequest): Promise<Session | undefined> {
+    const { id, key } = request;
+    const { current, stores } = this;
+    const ours = id === undefined ? undefined : this.openWith(id);
+    const isOf = (one: Session | null | undefined): one is Session => one?.log.header.idempotencyKey === key;
+    if (isOf(ours) && (ours.log.persisted || ours.file === null)) return ours;
+    const stored = await this.storedWith(request);
+    // Another process may have begun it while ours has no entry yet.
+    if (stored !== undefined)
+      return ours ? this.sessionOn(stores.open(stored)) : this.reopened({ sessionPath: stored });
+    if (isOf(ours)) return ours;
+    // A request that is repeated in the session that it made names no other source.
+    const idAt = (file: string): string | undefined => (stores.exists(file) ? stores.idIn(file) : undefined);
+    if (isOf(current) && mayHaveMade(this.env, request, current.log.header, idAt)) return current;
+    const other = isOf(current) ? current.id : this.usedBy(request);
+    if (other !== undefined) throw makeKeyUsedFailure(other);
+    return undefined;
+  }
+
+  /** Returns the file of the session that a request with a key made, which is fetched if only other machines have it. */
+  private async storedWith({ id, key }: KeyedRequest): Promise<string | undefined> {
+    if (id === undefined) return undefined;
+    const find = (): string | undefined => this.stores.made(key, { id });
+    const found = find();
+    if (found !== undefined || !this.stores.arrive) return found;
+    try {
+      await this.stores.arrive({ sessionId: id, isWhole: true }, this.isOpenWith);
+    } catch (error) {
+      // Making it says why not, if that matters then.
+      if (!(error instanceof Failure)) throw error;
+    }
+    return find();
+  }
+
+  /** Returns the id of another session whose request had this key, among the newest where this one would be. */
+  private usedBy({ key, cwd, source }: KeyedRequest): string | undefined {
+    const { current } = this;
+    const { made, idIn } = this.stores;
     for (const one of new Set([cwd, source?.cwd, current?.cwd, this.cwd])) {
       const file = one === undefined ? undefined : made(key, { cwd: one });
-      if (file !== undefined) return this.reopened({ sessionPath: file });
+      if (file !== undefined) return idIn(file);
     }
     for (const one of new Set([source, current])) {
       const file = one?.file && !one.log.foreign ? made(key, { nextTo: one.file }) : undefined;
-      if (file !== undefined) return this.reopened({ sessionPath: file });
+      if (file !== undefined) return idIn(file);
     }
     return undefined;
   }

@@ -24,6 +24,8 @@ export interface CommandContext {
   readonly host: HostFacts;
   /** The request's idempotency key. */
   readonly key: string | undefined;
+  /** The id of the session that the request makes: the one that it names, or that follows from its idempotency key. */
+  readonly keyedId: string | undefined;
   /** Settings that Pi clients set and read back; they mean nothing to a server without a model. */
   readonly settings: ClientSettings;
   /** Returns the JSON text of a param as the host sent it, so that it can be stored without change. */
@@ -208,7 +210,7 @@ export const commonParams = {
     .max(256)
     .optional()
     .describe(
-      "a repeat with the same key returns the first result and writes nothing; its other params are not compared",
+      "random, such as a UUID; a repeat with the same key returns the first result and writes nothing; its other params are not compared",
     ),
   _meta: z
     .looseObject({

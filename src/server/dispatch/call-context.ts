@@ -1,6 +1,7 @@
 /** The server, as one running call uses it. */
 
 import { findKnownValueEnd, findValue } from "../../core/json/json.ts";
+import { type Maker, makeKeyedId } from "../../core/session/keyed-request.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type {
@@ -92,6 +93,15 @@ export class CallContext implements CommandContext {
 
   get key(): string | undefined {
     return (this.call.params as { idempotencyKey?: string }).idempotencyKey;
+  }
+
+  get keyedId(): string | undefined {
+    const { key, call, workspace } = this;
+    const { cwd, sessionId, newSessionId } = call.params as { cwd?: string; sessionId?: string; newSessionId?: string };
+    if (newSessionId !== undefined || key === undefined) return newSessionId;
+    const command = call.command.name as Maker;
+    const of = command === "new_session" ? (cwd ?? workspace.cwd) : (sessionId ?? workspace.current?.id);
+    return of === undefined ? undefined : makeKeyedId(workspace.env, command, of, key);
   }
 
   text(...path: (string | number)[]): Uint8Array | undefined {

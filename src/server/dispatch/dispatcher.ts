@@ -403,12 +403,20 @@ export class Dispatcher implements Caller, SharingServer {
       const { sessionId } = call.params as { sessionId?: string };
       if (sessionId !== undefined)
         await this.lanes.finish(this.workspace.openWith(sessionId) ?? sessionId, this.commits);
-      if (idempotencyKey !== undefined) {
-        const known = await this.keyed.ofReplacement(context, call, idempotencyKey);
-        if (known !== undefined) return known;
-      }
+      const findKnown = async (): Promise<unknown> =>
+        idempotencyKey === undefined ? undefined : this.keyed.ofReplacement(context, call, idempotencyKey);
+      const known = await findKnown();
+      if (known !== undefined) return known;
       if (expectedLeafId !== undefined) context.session.guard(expectedLeafId, true);
-      return this.keyed.remember(call, await run());
+      try {
+        return this.keyed.remember(call, await run());
+      } catch (error) {
+        // Another process may have made the session of this key meanwhile.
+        const isThere = error instanceof Failure && error.name === "already_exists";
+        const made = isThere ? await findKnown() : undefined;
+        if (made === undefined) throw error;
+        return made;
+      }
     });
   }
 

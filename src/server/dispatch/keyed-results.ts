@@ -2,6 +2,7 @@
 
 import { isDeepStrictEqual } from "node:util";
 import { Failure } from "../../core/failure.ts";
+import type { Maker } from "../../core/session/keyed-request.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
@@ -78,13 +79,16 @@ export class KeyedResults {
     const { command, params } = call;
     if (!command.recall) return undefined;
     const { workspace } = this;
-    const { cwd, sessionId, newSessionId } = params as { cwd?: string; sessionId?: string; newSessionId?: string };
-    const made = workspace.made(key, cwd, sessionId === undefined ? null : this.sourceWith(sessionId), newSessionId);
+    const { cwd, sessionId } = params as { cwd?: string; sessionId?: string };
+    const source = sessionId === undefined ? undefined : this.sourceWith(sessionId);
+    const made = await workspace.made({ command: command.name as Maker, key, id: context.keyedId, cwd, source });
     if (!made) return undefined;
     try {
       await made.log.replica?.confirm();
-      const remembered = this.results.get(this.nameOf(call, key))?.result as { sessionId?: string } | undefined;
-      const result = remembered?.sessionId === made.id ? remembered : command.recall(context, made, params as never);
+      type Made = { readonly sessionId: string; readonly sessionFile: string | null };
+      const remembered = this.results.get(this.nameOf(call, key))?.result as Made | undefined;
+      const isSame = remembered?.sessionId === made.id && remembered.sessionFile === made.file;
+      const result = isSame ? remembered : command.recall(context, made, params as never);
       if (made !== workspace.current) await context.replace(made, { reason: "resume" });
       return result;
     } catch (error) {

@@ -61,12 +61,23 @@ export function createFile(
 ): Published {
   state.unsynced.addFound(makeFolderIn(disk, dirname(path)));
   sweepTemporaryFiles(disk, dirname(path), env.now());
-  const idLock = given && lockId(disk, locks, dirname(path), given.id);
+  const publish = (): Published => publishLocked(disk, state, path, (fd) => writeAll(disk, fd, bytes));
+  return given ? runWithNewId({ disk, locks }, path, given, publish) : publish();
+}
+
+/** Gives a new session its name at `path`. Throws already_exists if another session has its id, which was given. */
+export function runWithNewId<T>(
+  { disk, locks }: Pick<FileLogOptions, "disk" | "locks">,
+  path: string,
+  header: SessionHeader,
+  run: () => T,
+): T {
+  const idLock = lockId(disk, locks, dirname(path), header.id);
   try {
-    if (given) requireNewId(disk, path, given);
-    return publishLocked(disk, state, path, (fd) => writeAll(disk, fd, bytes));
+    requireNewId(disk, path, header);
+    return run();
   } finally {
-    idLock?.release();
+    idLock.release();
   }
 }
 
@@ -99,6 +110,11 @@ export function requireNewId(disk: Disk, path: string, { id, cwd }: SessionHeade
     if (other?.id !== id || other.cwd !== cwd || sessionPath === path) continue;
     throw makeBegunFailure(id, sessionPath);
   }
+}
+
+/** Returns whether another process is about to name a session with the same id. */
+export function isBeingBegun(error: unknown): boolean {
+  return error instanceof Failure && error.name === "already_exists" && error.details.sessionPath === undefined;
 }
 
 function makeBegunFailure(sessionId: string, sessionPath?: string): Failure {

@@ -17,6 +17,7 @@ import { dropAttachments, getAttachmentFolder, shareAttachments } from "../log/a
 import { makeNotPublishedFailure } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import { isBeingBegun, runWithNewId } from "./create-and-swap.ts";
 import { WrittenLines } from "./file-index.ts";
 import { JsonlBackend, type JsonlOptions, openLog } from "./log.ts";
 
@@ -38,6 +39,10 @@ export function makeJsonlStore(options: JsonlOptions): Store {
     open: (file, readOnly) => openLog(readOnly ? { ...options, readOnly } : options, file),
   };
 }
+
+/** Attempts to name a session whose id another process has locked, and milliseconds between them. */
+const MOST_TRIES = 400;
+const BETWEEN_TRIES = 5;
 
 /** A new session file that gets its name when it is whole, and is opened with the index from writing it. */
 class Publication {
@@ -91,9 +96,22 @@ class Publication {
     this.written.end(this.options.disk.infoOf(fd));
   }
 
+  /** Gives the temporary file its name; waits while another process gives one to a session with the same id. */
+  async nameInTurn(temporary: string): Promise<void> {
+    for (let tries = 1; ; tries++)
+      try {
+        return this.name(temporary);
+      } catch (error) {
+        if (!isBeingBegun(error) || tries === MOST_TRIES) throw error;
+        await new Promise((resolve) => setTimeout(resolve, BETWEEN_TRIES));
+      }
+  }
+
   name(temporary: string): void {
-    this.beginning.requireNew?.();
-    this.named = claimName(this.options.disk, temporary, this.file);
+    const { beginning, options, file } = this;
+    beginning.requireNew?.();
+    const claim = (): FileInfo => claimName(options.disk, temporary, file);
+    this.named = beginning.isGivenId ? runWithNewId(options, file, beginning.header, claim) : claim();
   }
 
   open(): Log {
@@ -154,7 +172,7 @@ async function publish(options: JsonlOptions, made: Publication, content: Conten
       made.whole(fd);
     };
     // It is on the medium already.
-    await writeTemporary(disk, made.file, fill, { sync: false }, (temporary) => made.name(temporary));
+    await writeTemporary(disk, made.file, fill, { sync: false }, (temporary) => made.nameInTurn(temporary));
     if (durability === "sync") await made.unsynced.sync();
     return made.open();
   } catch (error) {
