@@ -5,7 +5,7 @@ import { forkedExample, replacement, toReplacement, toVetoed } from "./shared/cu
 export default defineCommand({
   name: "clone",
   summary:
-    "Copies the whole current path into a new session and makes that the current one. Its file is where a fork's would be.",
+    "Copies the whole current path, and the session's name, into a new session and makes that the current one. Its file is where a fork's would be.",
   effect: "replace",
   result: () => z.object(replacement),
   failures: ["already_exists"],

@@ -8,7 +8,7 @@ import { forkedExample, replacement, toReplacement, toVetoed } from "./shared/cu
 export default defineCommand({
   name: "fork",
   summary:
-    "Copies the path to an entry into a new session and makes that the current one. Its file is next to the session's when " +
+    "Copies the path to an entry, and the session's name, into a new session and makes that the current one. Its file is next to the session's when " +
     "that is outside the session folders.",
   effect: "replace",
   params: {
