@@ -1,5 +1,6 @@
 // `node examples/agent.js`: a whole coding agent on top of the server, with a scripted model instead of a real one.
 // It keeps no history of its own: what the model sees is always asked for, what happened is always appended.
+import { randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -82,7 +83,6 @@ class Agent {
   busy = false;
   #model = new ScriptedModel();
   #server;
-  #turn = 0;
 
   /** Starts a server; `args` say with which session. */
   async start(args, folder) {
@@ -128,8 +128,11 @@ class Agent {
     return { role: "toolResult", toolCallId: id, toolName: name, content, isError: false, timestamp: Date.now() };
   }
 
-  /** With a key a repetition writes nothing twice, even if the reply was lost and the server is a new one. */
-  async append(messages, idempotencyKey = `${process.pid}-${++this.#turn}`) {
+  /**
+   * With a key a repetition writes nothing twice, even if the reply was lost and the server is a new one. The key is random:
+   * one that a later run makes again would get the answer of this run, and the message of then would not be stored.
+   */
+  async append(messages, idempotencyKey = randomUUID()) {
     const entries = messages.map((message) => ({ type: "message", message }));
     return this.ask("append", { entries, idempotencyKey });
   }

@@ -192,6 +192,23 @@ print(json.dumps([*outcome, events[-1]]))
     },
   );
 
+  test("introduces itself as its program wants, and sends params that are words of Python (python)", options, () => {
+    const outcome = python(`
+import json
+from pi_sessions import SessionServer, user
+events = []
+wanted = {"leaf": "own", "head": "mine", "capabilities": {"events": ["session_tree"]}}
+with SessionServer(["--no-session"], initialize=wanted, on_event=lambda event: events.append(event.name)) as server:
+    first, left = server.call("append", entries=[user("a"), user("b")])["entryIds"]
+    server.call("branch", entryId=first)
+    server.call("append", {"entries": [user("c")]})
+    merged = server.call("merge_branch", {"from": left}, summary="s")["entryCount"]
+    outcome = [server.info["state"]["head"], merged]
+print(json.dumps([*outcome, sorted(set(events))]))
+`);
+    expect(outcome).toEqual(["mine", 1, ["session_tree"]]);
+  });
+
   test("has hooks that refuse, read meanwhile, and fail (python)", options, () => {
     const outcomes = python(`
 import io, json, sys

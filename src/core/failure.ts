@@ -75,6 +75,11 @@ export const FAILURES = {
     meaning:
       "The two sessions have nothing in common: neither is a fork of the other. get_session_family shows the forks.",
   },
+  nothing_to_compact: {
+    ...REFUSED,
+    meaning:
+      "Nothing that a summary would take in was added since the last compaction. prepare_compaction shows when there is something.",
+  },
   nothing_to_merge: {
     ...REFUSED,
     meaning: "The path to the leaf has all of that branch already. compare_branches shows where two branches part.",

@@ -22,11 +22,12 @@ export default defineCommand({
   name: "compact",
   summary:
     "Pi's compaction of the context, with a summary by the host's model: calls the hook session_before_compact. " +
-    "Without that hook, use prepare_compaction and compact_append.",
+    "Without that hook, use prepare_compaction and compact_append. After a compaction, it fails until there is something new " +
+    "to summarise, and asks no hook.",
   effect: "write",
   params: { customInstructions: z.string().optional().describe("for the summariser") },
   result,
-  failures: ["unsupported_command", "invalid_boundary"],
+  failures: ["unsupported_command", "invalid_boundary", "nothing_to_compact"],
   example: {
     params: {},
     result: {
@@ -58,6 +59,9 @@ async function compacted(
 ): Promise<z.input<ReturnType<typeof result>>> {
   const { session } = context;
   const preparation = getCompactionPreparation(context, { customInstructions });
+  // A summary of nothing would take the place of the one before.
+  if (preparation.conversationText === "" && preparation.previousSummary !== undefined)
+    throw new Failure("nothing_to_compact");
   const branchEntries = Raw.array(() => session.log.readMany(session.tree.path(), true));
   const about = describeLeaf(session);
   const asked = await context.ask("session_before_compact", {

@@ -32,7 +32,9 @@ export default defineCommand({
           tokens: z
             .number()
             .nullable()
-            .describe("as the last assistant message reports them; null after a compaction until another does"),
+            .describe(
+              "as the last assistant message reports them, with estimates of what came after it; null after a compaction until another does",
+            ),
           contextWindow: z.number().describe("of the model; 128,000 where that is not known"),
           percent: z.number().nullable(),
         })

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { BadParams } from "../core/failure.ts";
+import { Failure } from "../core/failure.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import { stateExample, stateResult, toStateResult } from "./get_state.ts";
 import { defineCommand } from "./shared/command.ts";
@@ -20,6 +20,15 @@ function settle(workspace: Workspace, choice: LeafChoice & { clientInfo?: { name
   if (leaf !== undefined || head !== undefined) workspace.head = current ? current.heads.own : (head ?? null);
 }
 
+function makeVersionFailure(): Failure {
+  const text = {
+    what: `This server speaks version ${PROTOCOL_VERSION} of the protocol.`,
+    state: "It has not been introduced.",
+    advice: `Send initialize again with ${PROTOCOL_VERSION}, or use a newer server.`,
+  };
+  return new Failure("unsupported_version", text, { protocolVersion: PROTOCOL_VERSION });
+}
+
 /** A member that hosts of language servers send out of habit. */
 const ignored = z.unknown().optional().describe("accepted and ignored");
 
@@ -32,7 +41,12 @@ export default defineCommand({
   introduces: true,
   describesSessions: true,
   params: {
-    protocolVersion: z.number({ error: WRONG_VERSION }).int(WRONG_VERSION).optional(),
+    protocolVersion: z
+      .number({ error: WRONG_VERSION })
+      .int(WRONG_VERSION)
+      .min(1, WRONG_VERSION)
+      .optional()
+      .describe("the version that the host speaks; another one fails, and the failure names that of the server"),
     clientInfo: z.looseObject({ name: z.string(), version: z.string().optional() }).optional(),
     processId: ignored,
     locale: ignored,
@@ -86,6 +100,7 @@ export default defineCommand({
       seq: z.number().int().describe("the number of the last event that was sent; the next one is larger by 1"),
       resumed: resumedResult.optional().describe("with `resume`"),
     }),
+  failures: ["unsupported_version"],
   example: {
     params: {
       protocolVersion: 1,
@@ -111,8 +126,7 @@ export default defineCommand({
     },
   },
   run(context, params) {
-    if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION)
-      throw new BadParams([{ path: "protocolVersion", message: WRONG_VERSION }]);
+    if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION) throw makeVersionFailure();
     checkLeafChoice(params);
     const { hooks, events: wanted } = params.capabilities ?? {};
     const known = hooks?.flatMap(({ name, onTimeout }): HookRegistration[] =>

@@ -274,6 +274,12 @@ test.each<[path: string, draft: Json, meant: string]>([
   expect(await warningsOf(user("a"), draft)).toEqual([warning]);
 });
 
+test("a timestamp that is no time is stored, with a warning", async () => {
+  const warning = { path: "entries.0.timestamp", message: expect.stringContaining('"yesterday" is no time') };
+  expect(await warningsOf(user("a", { timestamp: "yesterday" }))).toEqual([warning]);
+  expect(await warningsOf(user("a", { timestamp: "2026-01-24T16:22:26.831Z" }))).toBeUndefined();
+});
+
 test("also in a message of an extension, and not of each block when there are many", async () => {
   const extension = { type: "custom_message", customType: "x", content: [{ type: "image_url" }] };
   expect(await warningsOf(extension)).toMatchObject([{ path: "entries.0.content.0.type" }]);

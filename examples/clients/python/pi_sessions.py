@@ -103,7 +103,8 @@ class ServerEnded(Exception):
 class SessionServer:
     """A server in a process of its own. `hooks` are answered by their handlers: None allows, {"cancel": True} refuses.
 
-    Events and hooks are handled one after the other in a thread of their own, which may call the server.
+    Events and hooks are handled one after the other in a thread of their own, which may call the server. `initialize` has
+    further params of that request, such as {"leaf": "own", "maxReplyBytes": 65536, "capabilities": {"events": []}}.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class SessionServer:
         timeout: float = 60,
         env: Optional[Mapping[str, str]] = None,
         cwd: Optional[str] = None,
+        initialize: Optional[Mapping[str, Any]] = None,
     ) -> None:
         program = program or os.environ.get("PI_SESSION_SERVER") or "pi-session-server"
         self.timeout = timeout
@@ -135,15 +137,28 @@ class SessionServer:
         self._reader.start()
         self._handler.start()
         try:
-            capabilities = {"hooks": [{"name": name} for name in self._hooks]}
-            client = {"name": os.path.basename(sys.argv[0]) or "python"}
-            self.info = self.call("initialize", protocolVersion=1, clientInfo=client, capabilities=capabilities)
+            wanted = {"clientInfo": {"name": os.path.basename(sys.argv[0]) or "python"}, **(initialize or {})}
+            hooks = [{"name": name} for name in self._hooks]
+            wanted["capabilities"] = {"hooks": hooks, **wanted.get("capabilities", {})}
+            self.info = self.call("initialize", {"protocolVersion": 1, **wanted})
         except BaseException:
             self.kill()
             raise
 
-    def call(self, method: str, /, *, timeout: Optional[float] = None, **params: Any) -> Any:
-        """Sends a request and returns its result; raises Failure, ServerEnded or TimeoutError."""
+    def call(
+        self,
+        method: str,
+        members: Optional[Mapping[str, Any]] = None,
+        /,
+        *,
+        timeout: Optional[float] = None,
+        **params: Any,
+    ) -> Any:
+        """Sends a request and returns its result; raises Failure, ServerEnded or TimeoutError.
+
+        `members` has params whose names Python takes itself: call("merge_branch", {"from": entry_id}).
+        """
+        params = {**(members or {}), **params}
         future: Future[Any] = Future()
         with self._lock:
             if self._ended:

@@ -49,16 +49,21 @@ interface Wanted {
   readonly errors?: readonly (readonly Wanted[])[];
 }
 
-/** The members of an issue that limit the length of a value. */
+/** The members of an issue that limit the length or the size of a value. */
 interface Sized {
   readonly code?: string;
   readonly origin?: string;
   readonly minimum?: number | bigint;
   readonly maximum?: number | bigint;
+  readonly inclusive?: boolean;
 }
 
-/** Returns the sentence about a list or text that is too short or too long; undefined about anything else. */
-function sizeSentence({ code, origin = "", minimum, maximum }: Sized): string | undefined {
+/** Returns the sentence about a list, text or number that is too short, long, small or large; undefined about anything else. */
+function sizeSentence({ code, origin = "", minimum, maximum, inclusive }: Sized): string | undefined {
+  if (origin === "number" || origin === "int") {
+    if (code === "too_small") return inclusive ? `must be ${minimum} or more` : `must be more than ${minimum}`;
+    if (code === "too_big") return inclusive ? `must be ${maximum} or less` : `must be less than ${maximum}`;
+  }
   const [unit, units] = { array: ["item", "items"], string: ["character", "characters"] }[origin] ?? [];
   if (unit === undefined) return undefined;
   if (code === "too_small") return minimum === 1 ? "must not be empty" : `must have at least ${minimum} ${units}`;

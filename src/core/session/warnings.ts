@@ -55,6 +55,13 @@ type ObjectValue = Readonly<Record<string, unknown>>;
 
 /** Returns the doubtful members of a well-formed draft, each with its path in the draft, such as `message.role`. */
 export function findDoubts(draft: ObjectValue): BadParams["issues"] {
+  const { timestamp } = draft;
+  if (typeof timestamp !== "string" || !Number.isNaN(Date.parse(timestamp))) return doubtsOfContent(draft);
+  const text = `${JSON.stringify(timestamp.slice(0, SHOWN))} is no time. Send ISO 8601, such as 2026-01-24T16:22:26.831Z, or leave it out: the server adds it.`;
+  return [{ path: "timestamp", message: text }, ...doubtsOfContent(draft)];
+}
+
+function doubtsOfContent(draft: ObjectValue): BadParams["issues"] {
   const { type, message } = draft;
   if (type === "message") return messageDoubts(message as ObjectValue);
   if (type === "custom_message") {

@@ -54,7 +54,9 @@ export const eventDeclarations = {
       entryIds: z.array(z.string()),
       origin: z
         .enum(["self", "peer", "foreign"])
-        .describe("this host; another host that shares the session; a program that keeps no lock, or one before this"),
+        .describe(
+          "this host; another host that shares the session; a program that keeps no lock, or one before this, or, if this server has not joined the holder (--read-only), any other program",
+        ),
       entries: typeStored(z.array(entry))
         .optional()
         .describe("when another process wrote them and they can be read; otherwise get_entry can read them later"),

@@ -85,8 +85,10 @@ export class KeyedResults {
     if (!made) return undefined;
     try {
       await made.log.replica?.confirm();
-      const remembered = this.results.get(this.nameOf(call, key))?.result as { sessionId?: string } | undefined;
-      const result = remembered?.sessionId === made.id ? remembered : command.recall(context, made, params as never);
+      type Made = { readonly sessionId: string; readonly sessionFile: string | null };
+      const remembered = this.results.get(this.nameOf(call, key))?.result as Made | undefined;
+      const isSame = remembered?.sessionId === made.id && remembered.sessionFile === made.file;
+      const result = isSame ? remembered : command.recall(context, made, params as never);
       if (made !== workspace.current) await context.replace(made, { reason: "resume" });
       return result;
     } catch (error) {

@@ -224,6 +224,9 @@ test("compact appends what the host's model wrote, which is asked with the instr
   expect(params.branchEntries.map((entry: Json) => entry.id)).toEqual(ids);
   server.answer(id, { compaction });
   expect((await server.reply("c")).result).toMatchObject({ cancelled: false, ...compaction });
+  // A summary of nothing does not take the place of that one, and no host is asked for one.
+  expect((await server.failure("compact")).data.name).toBe("nothing_to_compact");
+  expect((await server.result("get_messages")).messages[0]).toMatchObject({ summary: "all of it" });
 });
 
 describe("no consent", () => {
