@@ -78,16 +78,47 @@ function requireFree({ lockedBy }: SessionState): void {
   throw new Failure("session_locked", sentence, { lockedBy });
 }
 
-function requireReadable({ sessionFile, sessionId, store }: SessionState, template: string): void {
+/** The commands by which other agents go on with a session, with {id} for their own id of it. */
+const THEIRS: Readonly<Record<string, string>> = {
+  claude: "claude --resume {id}",
+  codex: "codex resume {id}",
+  copilot: "copilot --resume={id}",
+  gemini: "gemini --resume {id}",
+  goose: "goose session -r --session-id {id}",
+  opencode: "opencode --session {id}",
+};
+/** Ids by which Claude Code and Codex know no session of a subagent. */
+const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
+
+/** Returns the command by which another agent goes on with its own session, in its directory; undefined for none. */
+function commandOf({ importedFrom, cwd }: SessionState): string | undefined {
+  const { agent = "", id = "" } = importedFrom ?? {};
+  const command = Object.hasOwn(THEIRS, agent) ? THEIRS[agent] : undefined;
+  const isKnown = agent === "goose" || agent === "opencode" ? /^\w[\w.-]*$/.test(id) : UUID.test(id);
+  return command && isKnown
+    ? `${cwd === "" ? "" : `cd ${quoteWord(cwd)} && `}${command.replace("{id}", id)}`
+    : undefined;
+}
+
+/** Returns a word as a shell reads it. */
+export function quoteWord(word: string): string {
+  const text = show`${word}`;
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+function requireReadable(state: SessionState, template: string): void {
+  const { sessionFile, sessionId, store } = state;
   if (/\.migrated$/.test(sessionFile ?? "")) {
     const sentence =
       "This is the kept file of a session that was migrated; anything an agent writes here would be lost from view.";
     throw new Failure("read_only", `${sentence} Name the session by its id.`);
   }
   if (store === "foreign") {
-    const sentence =
-      "The session is another agent's own file. Your agent would write to it, and this program only reads it.";
-    throw new Failure("read_only", `${sentence} fork or import copies it into a session of yours; resume that one.`);
+    const command = commandOf(state);
+    const there = command === undefined ? "" : ` ${command} goes on with it there.`;
+    const sentence = `The session is another agent's own file, which this program only reads.${there}`;
+    const copy = `fork ${sessionId.slice(0, 8)} copies it into a session of yours; resume that one.`;
+    throw new Failure("read_only", `${sentence} ${copy}`);
   }
   if (store !== "v2" || template !== USUAL) return;
   const sentence = `Pi reads session files only, and ${sessionId} is in a container. rollback ${sessionId} makes it a file again. ${ANOTHER}`;

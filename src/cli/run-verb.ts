@@ -200,6 +200,7 @@ async function run(running: Running): Promise<number> {
 
 /** Members of an error that a person sees as sentences and lines. */
 interface ShownData extends AmbiguousSession {
+  readonly name?: string;
   readonly issues?: Parameters<typeof rewordParamIssues>[0];
 }
 
@@ -225,7 +226,7 @@ async function printError(error: unknown, { verb, world, given, page }: Running)
   const data = (shape.data ?? {}) as ShownData;
   const { issues, candidates = [], matches = 0 } = data;
   const flags = Object.keys(verb.flags ?? {});
-  const said = candidates.length > 0 ? describeAmbiguity(data) : message;
+  const said = data.name === "ambiguous_id" && candidates.length > 0 ? describeAmbiguity(data) : message;
   world.printError(show`${issues ? rewordParamIssues(issues, flags, verb.operands) : said}`);
   const errorPage = makeOutputStyle(world.variables, world.terminal.errorColumns, page.now, page.isPlain);
   for (const one of formatCandidates(candidates, matches, errorPage)) world.terminal.write(`${one}\n`);

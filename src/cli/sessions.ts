@@ -10,6 +10,7 @@ import {
   isNamed,
   isPath,
   LEAST_OF_ID,
+  listCandidates,
   type Naming,
   type Preferred,
   requireOneSession,
@@ -56,7 +57,7 @@ export async function openNamedSession(asking: VerbContext, operand: string, by:
     if (!isUnknown(error) && !isOfFleet(error)) throw error;
     const own = await ours(asking, operand, "listed", by);
     const found = own.length > 0 ? own : await theirs(asking, operand, by);
-    if (found.length === 0) throw isUnknown(error) && !isPath(operand) ? unknownSession(operand) : error;
+    if (found.length === 0) throw isUnknown(error) && !isPath(operand) ? await unknownTo(asking, operand, by) : error;
     return asking.ask("switch_session", { sessionPath: chosenOf(asking, found, operand).path });
   }
 }
@@ -72,7 +73,7 @@ export async function findNamedSession(
   const found = await ours(asking, operand, preferred, "name");
   if (found.length === 0) {
     const [other] = await theirs(asking, operand, "name");
-    throw other ? notOurs(other) : unknownSession(operand);
+    throw other ? notOurs(other) : await unknownTo(asking, operand, "name");
   }
   const listed = chosenOf(asking, found, operand);
   const byName = !isIdBeginning(listed.id, operand);
@@ -118,6 +119,14 @@ function unknownSession(operand: string): Failure {
     operand.length < LEAST_OF_ID ? `Give at least ${LEAST_OF_ID} characters of an id. ` : ""
   }list_sessions shows those that exist. search_sessions finds words in them.`;
   return new Failure("session_not_found", sentence, { sessionId: operand });
+}
+
+/** Returns the failure of a word that names no session so; a change is told which ones have it in their first message. */
+async function unknownTo(asking: VerbContext, operand: string, by: Naming): Promise<Failure> {
+  const found = by === "message" ? [] : await ours(asking, operand, "listed", "message");
+  if (found.length === 0) return unknownSession(operand);
+  const sentence = `No session has the id ${operand}, or that in its name. A change takes a session without a name by its id:`;
+  return new Failure("session_not_found", sentence, listCandidates(found, operand));
 }
 
 /** Returns the failure of a change to a session that only another agent has. */

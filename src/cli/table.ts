@@ -85,6 +85,7 @@ const SAID_ELSEWHERE: Readonly<Record<string, string>> = {
   cost: "stats",
   blame: "search --file",
   diff: "compare",
+  du: "list --sort size",
   empty: "trash empty",
   head: "show",
   history: "operations, or list",

@@ -46,7 +46,7 @@ const branchResult = z.object({
     .describe("of assistant messages, the one with most of them first; 200 at most"),
   files: fileLists.describe("of tool calls, and of branches and compactions that are summarised; 1,000 of each kind"),
   moreFiles: z.boolean().describe("whether there were more"),
-  startedAt: z.string().optional(),
+  startedAt: z.string().optional().describe("when the first was written that is no label, name or setting"),
   endedAt: z.string().optional(),
   durationMs: z.number().describe("from the first entry to the last"),
   entries: z

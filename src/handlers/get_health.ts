@@ -55,7 +55,15 @@ export default defineCommand({
         databases: z.number().int().describe("databases of pi_agent_rust, which migrate_session takes in"),
       }),
       hidden: z
-        .array(z.object({ ...known, reason: z.enum(HIDDEN_REASONS), text: z.string(), agents }))
+        .array(
+          z.object({
+            ...known,
+            reason: z.enum(HIDDEN_REASONS),
+            text: z.string(),
+            cwd: z.string().optional().describe("of cwd_missing and other_folder: the directory"),
+            agents,
+          }),
+        )
         .describe("sessions that agents do not show, or do not continue where they were"),
       damaged: z.array(
         z.object({

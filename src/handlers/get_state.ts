@@ -13,6 +13,10 @@ export const stateResult = () =>
     sessionName: z.string().nullable(),
     cwd: z.string(),
     parentSession: z.string().nullable(),
+    importedFrom: z
+      .object({ agent: z.string(), id: z.string() })
+      .optional()
+      .describe("the other agent whose session this is, or was imported from, and the agent's own id of it"),
     leafId: z.string().nullable().describe("null before the first entry"),
     head: z.string().optional().describe("the head of this connection; missing at the shared leaf"),
     sharedLeafId: z.string().nullable().optional().describe("where this connection has a leaf of its own"),
@@ -55,6 +59,12 @@ export const stateResult = () =>
     pendingMessageCount: z.literal(0),
   });
 
+/** Returns the other agent's session that a header names. */
+function originOf({ log }: Session): { readonly importedFrom?: { agent: string; id: string } } {
+  const { agent, id } = (log.header.importedFrom ?? {}) as { agent?: unknown; id?: unknown };
+  return typeof agent === "string" && typeof id === "string" ? { importedFrom: { agent, id } } : {};
+}
+
 type StateResult = z.input<ReturnType<typeof stateResult>>;
 
 export function toStateResult(session: Session, settings: ClientSettings): StateResult {
@@ -74,6 +84,7 @@ export function toStateResult(session: Session, settings: ClientSettings): State
     sessionName: session.name,
     cwd: session.cwd,
     parentSession: session.parentSession,
+    ...originOf(session),
     leafId: session.leafId,
     ...(session.head === null ? {} : { head: session.head, sharedLeafId: session.sharedLeafId }),
     model: model && contextWindow !== undefined ? { ...model, contextWindow } : model,

@@ -113,6 +113,7 @@ export default defineCommand({
         }),
       ),
       total: z.number().int().describe("matching sessions, on all pages"),
+      totalBytes: z.number().int().optional().describe("of these sessions; missing with a fleet and with quick"),
       notRead: z
         .array(unreadFile())
         .optional()
@@ -144,6 +145,7 @@ export default defineCommand({
         },
       ],
       total: 1,
+      totalBytes: 48213,
     },
   },
   async run(context, params) {
@@ -157,7 +159,7 @@ export default defineCommand({
       most: limit,
     };
     const listing = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
-    const { found, total, limited } = listing;
+    const { found, total, totalBytes, limited } = listing;
     const shown = found.slice(0, limit);
     const heldBy = holdersOf(context, shown, holders);
     const sessions = shown.map((listed) => ({ ...toRow(listed), ...placeOf(listed, listing), ...heldBy(listed) }));
@@ -165,6 +167,7 @@ export default defineCommand({
     return {
       sessions: past < sessions.length ? sessions.slice(0, past) : sessions,
       total,
+      totalBytes,
       nextCursor: past < found.length ? listing.cursorAfter(found[past - 1]) : undefined,
       ...(listing.notRead?.length ? { notRead: [...listing.notRead] } : {}),
       behind: listing.behind,

@@ -36,7 +36,7 @@ export default defineCommand({
       .optional()
       .describe(
         'words, or "several words" in quotation marks; all must be there, in any case, also inside other words; ' +
-          "needed unless `tool` or `file` is given",
+          "needed unless `tool`, `file` or `failed` is given",
       ),
     cwd: wantedDirectory,
     agents: agentsParam,
@@ -68,6 +68,10 @@ export default defineCommand({
     since: z.string().optional().describe("only messages of this time or later, ISO 8601"),
     until: z.string().optional().describe("only messages of this time or earlier"),
     includeToolResults: z.boolean().optional().describe("also the output of tools and commands"),
+    failed: z
+      .boolean()
+      .optional()
+      .describe("only the output of tools that failed, and of commands that the user ran and that did not end with 0"),
     here: hereParam,
     ranked: z
       .boolean()
@@ -167,8 +171,8 @@ export default defineCommand({
       redact,
       ...request
     } = params;
-    if (params.query === undefined && tool === undefined && params.file === undefined)
-      throw new BadParams([{ path: "query", message: "is needed where neither tool nor file is given" }]);
+    if (params.query === undefined && tool === undefined && params.file === undefined && !params.failed)
+      throw new BadParams([{ path: "query", message: "is needed where none of tool, file and failed is given" }]);
     const times = { since: readMoment("since", params.since), until: readMoment("until", params.until) };
     const { sessions, stores } = context.workspace;
     const isActive = (path: string, entryId: string): boolean | undefined => {

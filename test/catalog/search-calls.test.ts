@@ -73,6 +73,25 @@ describe.each(VARIANTS)("%s", (variant) => {
     expect(await lines(serverOn(variant, { a: work }), params)).toEqual(found);
   });
 
+  const tried = chain(
+    result("bash", "ENOENT: no such file", { isError: true }),
+    result("read", "ENOENT is what it says"),
+    { type: "message", message: { role: "bashExecution", command: "make", output: "no rule", exitCode: 2 } },
+    { type: "message", message: { role: "bashExecution", command: "make all", output: "done", exitCode: 0 } },
+    assistant("The bash call failed."),
+  );
+  const [FAILED, BROKEN] = ["toolResult bash: ENOENT: no such file", "bashExecution bash: make"];
+
+  test.each<[object, string[]]>([
+    [{ failed: true }, [BROKEN, FAILED]],
+    [{ failed: true, query: "enoent" }, [FAILED]],
+    [{ failed: true, tool: "read" }, []],
+    [{ failed: true, in: ["bashExecution"] }, [BROKEN]],
+    [{ failed: false, query: "enoent", includeToolResults: true }, [FAILED, "toolResult read: ENOENT is what it says"]],
+  ])("what failed: %j", async (params, found) => {
+    expect(await lines(serverOn(variant, { a: tried }), params)).toEqual(found);
+  });
+
   test("a thousand tools are asked for", async () => {
     const tool = Array.from({ length: 1000 }, (_, i) => `tool ${i}`);
     expect(await lines(serverOn(variant, { a: work }), { tool: [...tool, "read"] })).toEqual([

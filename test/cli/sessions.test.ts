@@ -218,8 +218,9 @@ test("a part of a name or, without one, of the first message, names a session in
   said(place, "019cccc1", "Something about auth.");
   await say(`
     $ show auth
-    !0 auth is "Refactor auth" (019aaaaa-1111).
-    ${shown}
+    ! 2 sessions have auth in their name or, without one, the beginning of their first message. Give more of it, or the beginning of the id.
+    !   {...}Something about auth.{...}
+    !   {...}Refactor auth{...}
     $ show something
     ! 2 sessions have something in the beginning of their first message, and no name. Give more of it, or the beginning of the id.
     !   {...}
@@ -236,7 +237,11 @@ test("a part of a name or, without one, of the first message, names a session in
     "repair",
   ]) {
     const [verb, ...rest] = change.split(" ");
-    await say(`$ ${[verb, "THING.", ...rest].join(" ")} !! No session has the id THING., or that in its name.`);
+    await say(`
+      $ ${[verb, "THING", ...rest].join(" ")}
+      ! No session has the id THING, or that in its name. A change takes a session without a name by its id:
+      !   019cccc1  {...}Something about auth.{...}
+      !   019aaaaa  {...}Something else.{...}`);
   }
   said(place, "019dddd1", "x", "Auth of the client");
   await say(`

@@ -170,6 +170,7 @@ describe("list", () => {
       $ search colour --sessions :: archived: 
       $ list
       - Name a colour
+      $ list --sort size :: ^1 session, [\\d.]+ k?B in all\\.$
       $ rename {id} Refactor auth
       The name is now Refactor auth.
       $ list --unnamed --json | sessions[].sessionId

@@ -199,6 +199,8 @@ describe("markdown", () => {
     const usage = { input: 1200, output: 30, totalTokens: 1230, cost: { total: 0.5 } };
     const answer = { role: "assistant", provider: "p|q", model: "m", usage, content: [{ type: "text", text: "hi" }] };
     const lines = [userText(id(0), null, "hello"), entryText("message", id(1), id(0), { message: answer })];
+    // It was given long after the conversation.
+    lines.push(entryText("session_info", id(2), id(1), { name: "hello", timestamp: "2026-03-01T00:00:00Z" }));
     const { content } = await seen(lines, {}, headerText({ parentSession: "/old|`.jsonl" }));
     expect(content.slice(0, content.indexOf("\n\n##")).split("\n")).toEqual([
       "# hello",

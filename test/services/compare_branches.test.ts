@@ -103,6 +103,20 @@ describe("ends are named", () => {
     expect((await server.failure("compare_branches", { a: "same" })).data.matches).toEqual([id(0), id(1)]);
   });
 
+  test("and labels that are given later take none of its time", async () => {
+    const server = named();
+    await server.result("branch", { entryId: "abcd1234" });
+    await server.result("set_label", { entryId: "abcd1234", label: "long after" });
+    const [leafId, before] = [(await server.result("get_state")).leafId, { b: id(2) }];
+    const { a: labelled } = await server.result("compare_branches", { a: leafId, ...before });
+    const { a: bare } = await server.result("compare_branches", { a: "abcd1234", ...before });
+    expect(labelled).toMatchObject({
+      entryCount: bare.entryCount + 1,
+      durationMs: bare.durationMs,
+      endedAt: bare.endedAt,
+    });
+  });
+
   test("an end on the path to the other has nothing of its own, and damage on a side is passed over", async () => {
     const server = named(
       userText("dddd0001", id(1)).replace("}}", ",}}"),

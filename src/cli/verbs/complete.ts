@@ -1,7 +1,7 @@
 import { findBeginningAmong } from "../../core/search/listing.ts";
 import { type Flag, OPTIONS, type Option } from "../options.ts";
 import { openNamedSession } from "../sessions.ts";
-import { cutTo, escapeLine, formatAge, show } from "../terminal/text.ts";
+import { cutTo, escapeLine, formatAge, shortenId, show } from "../terminal/text.ts";
 import { COMMON_FLAGS, type Verb, type VerbContext } from "../verb.ts";
 
 /** A word that the shell may insert, and its description. */
@@ -163,10 +163,19 @@ function offersOf(
   if (kind === "verb") return namesOf(verbs);
   if (verb?.subverbs && before.length === 0)
     return verb.subverbs.map(({ name, meaning }): Offer => [name.slice(verb.name.length + 1), meaning]);
-  if (kind === "session" && verb) return verb.name === "restore" ? trash(asking) : sessions(asking, verb, word);
+  if (kind === "session" && verb) return verb.name === "restore" ? trash(asking) : sessionsOrNames(asking, verb, word);
   if (["entry", "a", "b"].includes(kind)) return entries(asking, before[0]);
   if (kind === "operation" || kind === "id") return operations(asking);
   return [];
+}
+
+/** Returns ids or, if none begins with the word, names of sessions. */
+async function sessionsOrNames(asking: VerbContext, verb: Verb, word: string): Promise<Offer[]> {
+  const found = sessions(asking, verb, word);
+  if (found.length > 0 || word === "") return found;
+  const archived = verb.name === "unarchive" ? true : undefined;
+  const { found: named } = await asking.service.catalog.list({ named: true, archived });
+  return named.map(({ id, name }): Offer => [name ?? "", shortenId(id)]);
 }
 
 function sessions({ service, page }: VerbContext, { name }: Verb, word: string): Offer[] {

@@ -44,6 +44,7 @@ _pi-session-server() {
 if [ "$funcstack[1]" = _pi-session-server ]; then
   _pi-session-server "$@"
 else
+  (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i; }
   compdef _pi-session-server pi-session-server
 fi`,
   fish: `function __pi_session_server_offers

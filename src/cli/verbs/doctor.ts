@@ -10,6 +10,8 @@ type Diagnosis = ResultOf<"get_health"> & Partial<ResultOf<"fix_health">>;
 
 /** Rows of a list that are printed unless all are asked for. */
 const MOST_ROWS = 10;
+/** Columns of a number of sessions. */
+const COUNT = 5;
 /** Columns of the labels. */
 const LABEL = 12;
 
@@ -216,7 +218,10 @@ const HIDDEN: Readonly<Record<string, readonly [title: string, remedy: string]>>
   ],
   unknown_format: ["have a format that is not known here", "nothing is wrong with them; show <file> says what each is"],
   no_cwd: ["name no working directory", "relocate <id> <dir> gives one a directory"],
-  cwd_missing: ["were in a directory that does not exist any more", "relocate <id> <dir> gives one another"],
+  cwd_missing: [
+    "were in a directory that does not exist any more",
+    "list --cwd <dir> lists those of one, relocate --from <dir> <new> gives them another",
+  ],
   other_folder: ["are not in the folder of their directory", "relocate <id> <dir> moves one there"],
 };
 
@@ -225,10 +230,24 @@ function* hiddenLines(hidden: Diagnosis["hidden"], most: number, page: OutputSty
     const these = hidden.filter((session) => session.reason === reason);
     if (these.length === 0) continue;
     const heading = `${count(these.length, "session", "sessions")} that ${agentsText(these[0].agents)} cannot show: they ${title} (${remedy}).`;
-    const isPlaced = reason === "cwd_missing" || reason === "other_folder";
-    const rows = these.map((one) => `  ${sessionText(one, page)}${isPlaced ? `  ${escapeLine(one.text)}` : ""}`);
+    const rows =
+      reason === "cwd_missing"
+        ? directoryRows(these, page)
+        : these.map(
+            (one) =>
+              `  ${sessionText(one, page)}${one.cwd === undefined ? "" : `  ${shortenPath(one.cwd, page.home)}`}`,
+          );
     yield* section(heading, rows, most, page);
   }
+}
+
+/** Returns a row for each directory, the one with the most sessions first. */
+function directoryRows(hidden: Diagnosis["hidden"], { home }: OutputStyle): string[] {
+  const counts = new Map<string, number>();
+  for (const { cwd = "" } of hidden) counts.set(cwd, (counts.get(cwd) ?? 0) + 1);
+  return [...counts]
+    .sort(([, a], [, b]) => b - a)
+    .map(([cwd, n]) => `  ${group(n).padStart(COUNT)}  ${shortenPath(cwd, home)}`);
 }
 
 /** Returns a paragraph about each file where sessions are kept that none can be read from. */

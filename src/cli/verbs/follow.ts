@@ -12,6 +12,7 @@ import {
   type VerbArguments,
   type VerbContext,
 } from "../verb.ts";
+import { findLatestHere } from "./resume.ts";
 
 /** Milliseconds between two looks at the session's file. The server looks for new entries as often. */
 const LOOK = 500;
@@ -23,7 +24,7 @@ const SAYING = new Set(["message", "custom_message", "compaction", "branch_summa
 export default defineVerb({
   name: "follow",
   meaning: "print what another process writes to a session, as it comes",
-  operands: ["<session>"],
+  operands: ["[session]"],
   serverOptions: ["--read-only", "--events=session_append,session_damage"],
   flags: {
     "--entries": { meaning: "print every entry with its id, also those without words" },
@@ -34,12 +35,12 @@ export default defineVerb({
     },
     "--json": { meaning: "print each new entry as it is stored, one per line" },
   },
-  more: "It looks for new entries twice a second, takes no lock and changes nothing. It says so when the session is repaired, moved, archived or deleted. Ctrl+C ends it.",
+  more: "Without a session, it follows the one of this directory with the latest message. It looks for new entries twice a second, takes no lock and changes nothing. It says so when the session is repaired, moved, archived or deleted. Ctrl+C ends it.",
   async run(asking, given) {
     const follower = new Follower(asking, given);
     const undo = asking.onInterrupt(() => follower.end());
     try {
-      await follower.run(given.operands[0]);
+      await follower.run(given.operands[0] ?? (await findLatestHere(asking)));
     } finally {
       undo();
     }

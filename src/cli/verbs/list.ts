@@ -64,7 +64,7 @@ export default defineVerb({
     "--sort": {
       value: "order",
       oneOf: ["modified", "created", "name", "size", "cost"],
-      meaning: "sort by modified (default), created, name, size or cost",
+      meaning: "sort by modified (default), created, name, size (with the sum of all) or cost",
     },
     "--trash": { meaning: "list deleted sessions, as trash does" },
     "--all": { meaning: "list all sessions, also those without a message" },
@@ -110,7 +110,11 @@ export default defineVerb({
     const limits = [...formatLimits(result, page), ...formatUnreadFiles(result.notRead, page)];
     if (sessions.length === 0)
       return [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`, ...limits];
-    return [...formatSessionTable(sessions, total, page, flags.get("--sort")), ...limits];
+    const sum =
+      flags.get("--sort") === "size" && result.totalBytes !== undefined
+        ? [page.paint("dim", `${count(total, "session", "sessions")}, ${formatSize(result.totalBytes)} in all.`)]
+        : [];
+    return [...formatSessionTable(sessions, total, page, flags.get("--sort")), ...sum, ...limits];
   },
 });
 

@@ -54,7 +54,7 @@ export const restore = defineVerb({
   name: "restore",
   meaning: "bring back a deleted session",
   operands: ["<session>"],
-  more: "Name it by its id or 4 characters of it, a part of its name, the path it had, or its path in the trash. It overwrites nothing.",
+  more: "Name it by its id or 4 characters of it, a part of its name, the path it had, or its path in the trash. It overwrites nothing. Folders of a backup are copied back, as docs/operate.md says.",
   run: (asking, { operands }) => restored(asking, operands[0]),
   print: (result, _given, page) => backLines(result, page),
 });

@@ -27,7 +27,7 @@ type SearchedPart = NonNullable<SearchParams["in"]>[number];
 type PrintedHit = ResultOf<"search_sessions">["hits"][number];
 type PrintedSession = Pick<
   PrintedHit,
-  "sessionPath" | "shortId" | "name" | "firstMessage" | "cwd" | "at" | "isArchived" | "inheritedFrom"
+  "sessionPath" | "shortId" | "name" | "firstMessage" | "cwd" | "agent" | "at" | "isArchived" | "inheritedFrom"
 >;
 
 /** Columns before a line. */
@@ -56,7 +56,7 @@ export default defineVerb({
   name: "search",
   meaning: "find messages and tool calls that hold all the words",
   operands: ["<words...>"],
-  replacesOperands: ["--tool", "--file"],
+  replacesOperands: ["--tool", "--file", "--failed"],
   flags: {
     "--cwd": CWD_FLAG,
     "--agents": AGENTS_FLAG,
@@ -78,6 +78,7 @@ export default defineVerb({
       oneOf: ["user", "assistant", "toolResult", "bashExecution"],
     },
     "--tools": { meaning: "search the output of tools and commands, too" },
+    "--failed": { meaning: "search only the output of tools and commands that failed" },
     "--since": {
       value: "time",
       meaning: 'search only from this time on, such as 2d, yesterday, "last week", march or 2026-03-14',
@@ -131,11 +132,13 @@ function paramsOf(asking: VerbContext, { operands, flags }: VerbArguments): Sear
   const { cwd } = asking;
   const [of, file, tool] = ["--cwd", "--file", "--tool"].map((name) => flags.get(name));
   const role = getChoice<NonNullable<SearchParams["role"]>>(flags, "--role");
-  // With a tool or a file, the command knows which parts can have the text.
+  const failed = flags.has("--failed");
+  // With a tool, a file or a failure, the command knows which parts can have the text.
   const usual =
-    role === undefined && file === undefined && tool === undefined ? ["user", "assistant", "calls"] : undefined;
+    role === undefined && file === undefined && tool === undefined && !failed
+      ? ["user", "assistant", "calls"]
+      : undefined;
   const parts = flags.has("--in") ? listed("--in", flags) : usual;
-  const output = flags.has("--tools");
   return {
     query: operands.length === 0 ? undefined : operands.join(" "),
     cwd: of === undefined ? undefined : toAbsolutePath(of, cwd),
@@ -143,12 +146,18 @@ function paramsOf(asking: VerbContext, { operands, flags }: VerbArguments): Sear
     role,
     in: parts?.flatMap((part) => partsOf(part)),
     tool: tool === undefined ? undefined : listed("--tool", flags),
-    file: file !== undefined && /^\.{1,2}(?:[/\\]|$)/.test(file) ? toAbsolutePath(file, cwd) : file,
-    includeToolResults: output ? true : undefined,
+    file: isHere(file) ? toAbsolutePath(file, cwd) : file,
+    includeToolResults: flags.has("--tools") ? true : undefined,
+    failed: failed ? true : undefined,
     here: flags.has("--here") ? true : undefined,
     since: parseTimeFlag(flags, "--since", asking),
     until: parseTimeFlag(flags, "--until", asking),
   };
+}
+
+/** Returns whether a path is meant from the current directory on. */
+function isHere(file: string | undefined): file is string {
+  return file !== undefined && /^\.{1,2}(?:[/\\]|$)/.test(file);
 }
 
 /** Returns the values of an option that takes several. */
@@ -189,13 +198,13 @@ async function gathered(
     count += hits.length;
     limited ??= page.limited;
     notRead ??= page.notRead;
-    for (const { sessionPath, sessionId, shortId, name, firstMessage, cwd, at, isArchived, ...hit } of hits) {
+    for (const { sessionPath, sessionId, shortId, name, firstMessage, cwd, agent, at, isArchived, ...hit } of hits) {
       const known = sessions.get(sessionPath);
       if (!known && sessions.size === most) continue;
       const latest = known && (at === null || (known.at ?? "") > at) ? known.at : at;
       // It took all of them over, or it has one of its own.
       const inheritedFrom = known && !known.inheritedFrom ? undefined : hit.inheritedFrom;
-      const facts = { sessionPath, sessionId, shortId, name, firstMessage, cwd, at: latest, isArchived };
+      const facts = { sessionPath, sessionId, shortId, name, firstMessage, cwd, agent, at: latest, isArchived };
       sessions.set(sessionPath, inheritedFrom ? { ...facts, inheritedFrom } : facts);
     }
     cursor = nextCursor;
@@ -205,7 +214,7 @@ async function gathered(
 
 /** Returns a session on one line: its id, the day of its latest hit, its directory where there is room, and its title. */
 function sessionLine(
-  { shortId, at, cwd, name, firstMessage, isArchived, inheritedFrom }: PrintedSession,
+  { shortId, at, cwd, name, firstMessage, agent, isArchived, inheritedFrom }: PrintedSession,
   { paint, width, home }: OutputStyle,
 ): string {
   const id = show`${shortId}`;
@@ -213,7 +222,7 @@ function sessionLine(
   const available = width - id.length - day.length - 2 * GAP.length;
   const folder =
     available < FOLDER + TITLE + GAP.length ? "" : cutFront(shortenPath(cwd ?? "", home), Math.floor(available * 0.4));
-  const mark = `${isArchived ? "archived: " : ""}${inheritedFrom ? `${FORK} ` : ""}`;
+  const mark = `${isArchived ? "archived: " : ""}${inheritedFrom ? `${FORK} ` : ""}${agent === undefined ? "" : `${agent}: `}`;
   const title = cutTo(
     `${mark}${escapeLine(name ?? firstMessage ?? "")}`,
     available - (folder === "" ? 0 : getWidth(folder) + GAP.length),
@@ -248,7 +257,11 @@ function withForks(hits: readonly PrintedHit[]): ShownHit[] {
 
 /** Returns the line for a search without hits. By default, the output of tools is not searched. */
 function describeNothing({ flags }: VerbArguments): string {
-  const isUsual = ["--tools", "--in", "--role", "--tool", "--file"].every((name) => !flags.has(name));
+  const file = flags.get("--file") ?? "";
+  // It means the file of this directory, which sessions of a renamed one, or of another clone, do not name.
+  if (isHere(file))
+    return show`Nothing was found. --file ${file.replace(/^(?:\.{1,2}[/\\])+/, "")} finds it below any directory.`;
+  const isUsual = ["--tools", "--in", "--role", "--tool", "--file", "--failed"].every((name) => !flags.has(name));
   return isUsual ? "Nothing was found. --tools searches the output of tools, too." : "Nothing was found.";
 }
 

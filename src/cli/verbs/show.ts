@@ -21,7 +21,8 @@ export default defineVerb({
   operands: ["<session>"],
   flags: {
     "--path": {
-      meaning: "print every entry from the first to the leaf, with ids, also those that a compaction left out",
+      meaning:
+        "print every entry of the tree's path from the first to the leaf, with ids, also those that a compaction left out",
     },
     "--entry": { value: "id", meaning: "print the path to the entry with this id or label; implies --path" },
     "--full": { meaning: "print the whole output of tools" },
@@ -33,6 +34,7 @@ export default defineVerb({
     "--limit": { value: "n", meaning: "print at most this many messages or entries, from the oldest on" },
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
+  more: "stats prints the path of a session's file, list --paths those of several.",
   async run(asking, { operands, flags }) {
     await openNamedSession(asking, operands[0]);
     const { diagnostics, entryCount, leafId } = await asking.ask("get_state");

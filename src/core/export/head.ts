@@ -5,6 +5,7 @@ import { getReportedTokens } from "../context/tokens.ts";
 import { getContentText, toAmount, toPreview, toStored } from "../format/message.ts";
 import type { Listed, Relative } from "../ports/catalog.ts";
 import { findParents } from "../search/listing.ts";
+import { SETTING_TYPES } from "../session/compare.ts";
 import type { Session } from "../session/session.ts";
 import { computeStatsInSteps, getEntryUsage, type SessionStats } from "../session/stats.ts";
 
@@ -76,7 +77,6 @@ export function* readPageHead(
     turn.contextTokens = getReportedTokens(message) || turn.contextTokens;
     turn.cost += toAmount((getEntryUsage(entry) as { cost?: { total?: unknown } } | null | undefined)?.cost?.total);
   }
-  const count = tree.nodes.count;
   const steps = computeStatsInSteps(session);
   let stats = steps.next();
   for (; !stats.done; stats = steps.next()) yield "";
@@ -86,11 +86,19 @@ export function* readPageHead(
     parent: session.parentSession,
     family,
     begun: log.header.timestamp ?? "",
-    last: count > 0 ? toStored(session.entry(count - 1).timestamp) : "",
+    last: findLastTime(session),
     models: [...models],
     stats: stats.value,
     turns,
   };
+}
+
+/** Returns the time of the last entry of the conversation: labels and names may be given long after it. */
+function findLastTime(session: Session): string {
+  const { nodes } = session.tree;
+  let position = nodes.count - 1;
+  while (position >= 0 && SETTING_TYPES.has(nodes.type(position))) position--;
+  return position < 0 ? "" : toStored(session.entry(position).timestamp);
 }
 
 /** Finds the relatives of a session among all listed ones; leaves out their names unless these may be shown. */

@@ -112,6 +112,8 @@ export interface Listing extends PerhapsLimited {
   readonly found: readonly Listed[];
   /** The number of all that fit. */
   readonly total: number;
+  /** The sum of their sizes; missing if a source does not know it. */
+  readonly totalBytes?: number;
   /** Returns the original of a fork, if that is known. */
   parentOf(listed: Listed): Pick<Listed, "id" | "name"> | undefined;
   /** Returns the beginning of an id, of eight characters or more, that the ids of all other sessions do not have. */
@@ -131,7 +133,7 @@ export const SEARCH_PARTS = ["user", "assistant", "toolCall", "toolResult", "bas
 export type SearchPart = (typeof SEARCH_PARTS)[number];
 
 export interface SearchRequest extends AboutFleet {
-  /** Its words; without any, all that fits the rest is found if `tools` or `file` is there. */
+  /** Its words; without any, all that fits the rest is found if `tools`, `file` or `failed` is there. */
   readonly query: string;
   readonly cwd?: string;
   /** See ListRequest.agents. */
@@ -146,6 +148,8 @@ export interface SearchRequest extends AboutFleet {
   readonly since?: number;
   readonly until?: number;
   readonly toolResults?: boolean;
+  /** True to find only output of tools and commands that failed; it needs no words. */
+  readonly failed?: boolean;
   readonly limit: number;
   readonly cursor?: string;
   /** True if the best texts come first, and need not have all of the words. */

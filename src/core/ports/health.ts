@@ -51,6 +51,8 @@ export interface HiddenSession extends KnownSession {
   readonly reason: (typeof HIDDEN_REASONS)[number];
   /** The reason as a clause. */
   readonly text: string;
+  /** The directory, if the reason is about that. */
+  readonly cwd?: string;
   /** Programs that do not show it. */
   readonly agents: readonly Agent[];
 }

@@ -20,12 +20,12 @@ export type Preferred = "listed" | "archived" | "both";
 
 /**
  * Kinds of names: whole ids; these and their beginnings; these and whole session names; these and parts of them; these
- * and parts of first messages.
+ * and, of sessions without a name, parts of first messages.
  */
 export type Naming = "whole" | "id" | "wholeName" | "name" | "message";
 
 /** The ways to find a session for each kind of name, in their order. */
-const WAYS: Readonly<Record<Naming, number>> = { whole: 1, id: 2, wholeName: 3, name: 5, message: 6 };
+const WAYS: Readonly<Record<Naming, number>> = { whole: 1, id: 2, wholeName: 3, name: 5, message: 5 };
 
 /** Returns whether a word names a session by its path. */
 export function isPath(word: string): boolean {
@@ -47,7 +47,7 @@ export async function findOurSessions(
 
 /**
  * Returns the sessions with an id, else those with an id that begins so, else those with this name, also in another case,
- * else those with the word in their name, else those without a name that have it in their first message.
+ * else those with the word in their name or, by the message, without a name in their first message.
  */
 export function filterByName<One extends Pick<Listed, "id" | "name" | "firstMessage" | "archived">>(
   sessions: readonly One[],
@@ -59,13 +59,14 @@ export function filterByName<One extends Pick<Listed, "id" | "name" | "firstMess
   if (text === "") return [];
   const folded = fold(text);
   const isLong = toBytes(folded).length >= LEAST_OF_NAME;
+  const byMessage = by === "message";
   const ways: readonly ((listed: One) => boolean)[] = [
     ({ id }) => id === word,
     ({ id }) => isIdBeginning(id, word),
     (listed) => isNamed(listed, text),
     ({ name }) => fold(name?.trim() ?? "") === folded,
-    ({ name }) => isLong && fold(name ?? "").includes(folded),
-    ({ name, firstMessage }) => isLong && name === null && fold(firstMessage?.slice(0, TITLE) ?? "").includes(folded),
+    ({ name, firstMessage }) =>
+      isLong && fold(name ?? (byMessage ? firstMessage?.slice(0, TITLE) : "") ?? "").includes(folded),
   ];
   for (const way of ways.slice(0, WAYS[by])) {
     const found = sessions.filter(way);
@@ -89,7 +90,13 @@ export function isNamed({ name }: Pick<Listed, "name">, word: string): boolean {
 export function describeShared(found: readonly Pick<Listed, "id" | "name">[], word: string): string {
   if (isIdBeginning(found[0].id, word)) return `an id that begins with ${word}. Give more of it.`;
   if (found.every((one) => isNamed(one, word))) return `the name ${word}. Use the beginning of the id.`;
-  const where = found[0].name === null ? "the beginning of their first message, and no name" : "their name";
+  const unnamed = found.filter(({ name }) => name === null).length;
+  const where =
+    unnamed === 0
+      ? "their name"
+      : unnamed === found.length
+        ? "the beginning of their first message, and no name"
+        : "their name or, without one, the beginning of their first message";
   return `${word} in ${where}. Give more of it, or the beginning of the id.`;
 }
 
@@ -100,6 +107,11 @@ type NamedFacts = Pick<Listed, "id" | "path" | "name" | "firstMessage" | "cwd" |
 export function requireOneSession<One extends NamedFacts>(found: readonly One[], word: string): One {
   if (found.every(({ id }) => id === found[0].id)) return found[0];
   const sentence = `${found.length} sessions have ${describeShared(found, word)}`;
+  throw new Failure("ambiguous_id", sentence, listCandidates(found, word));
+}
+
+/** Returns the details of a failure about sessions that a word may mean. */
+export function listCandidates(found: readonly NamedFacts[], word: string) {
   const candidates = found.slice(0, MOST_LISTED).map(({ id, path, name, firstMessage, cwd, modified }) => ({
     sessionId: id,
     sessionPath: path,
@@ -108,5 +120,5 @@ export function requireOneSession<One extends NamedFacts>(found: readonly One[],
     cwd,
     modified: formatTime(modified),
   }));
-  throw new Failure("ambiguous_id", sentence, { sessionId: word, matches: found.length, candidates });
+  return { sessionId: word, matches: found.length, candidates };
 }

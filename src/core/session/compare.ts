@@ -161,7 +161,7 @@ export function makeOutline(session: Session, positions: Int32Array, most: numbe
     const role = nodes.role(position);
     const entry = entryIn(line);
     const { message } = entry;
-    if (isTime(entry.timestamp)) times[times.length === 0 ? 0 : 1] = entry.timestamp;
+    if (!SETTING_TYPES.has(type) && isTime(entry.timestamp)) times[times.length === 0 ? 0 : 1] = entry.timestamp;
     if (type === "message" && !nodes.hasNoMessage(position)) countMessage(counts, role);
     if (mayCost(type, role)) addUsage(counts, getEntryUsage(entry));
     if (type === "branch_summary" || type === "compaction") files.addSummary(entry);

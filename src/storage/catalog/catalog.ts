@@ -32,6 +32,7 @@ import {
   makeFilter,
   toUnknownIdFailure,
 } from "../../core/search/listing.ts";
+import { hasFilter } from "../../core/search/parts.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { parseRankedQuery } from "../../core/search/ranking.ts";
 import { sumUsage } from "../../core/search/usage.ts";
@@ -174,6 +175,7 @@ class Finder implements LocalCatalog {
     return {
       found: await this.lists.page(fitting, request, ordering),
       total: fitting.length,
+      totalBytes: fitting.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
       notRead: this.notRead(request),
       parentOf: (listed) => relations.parentOf(listed),
       shortId: (id) => relations.shortId(id),
@@ -307,7 +309,7 @@ class Finder implements LocalCatalog {
     return this.inTurn(async () => {
       const terms = request.ranked ? parseRankedQuery(request.query) : null;
       const words = terms ? terms.map(({ stem }) => stem) : request.ranked ? null : parseQuery(request.query);
-      const query = words ?? (request.tools || request.file !== undefined ? [] : null);
+      const query = words ?? (hasFilter(request) ? [] : null);
       if (!query) return { hits: [], more: false };
       const all = progress && new SearchProgress(progress);
       const until = endOf(request);

@@ -34,6 +34,8 @@ export interface IndexedText extends TextSpan {
   readonly tool: string | undefined;
   /** Files that a call names. */
   readonly files: readonly string[];
+  /** True for the output of a tool or a command that failed. */
+  readonly isFailed: boolean;
 }
 
 /** The texts to read of a session: their kinds, and the base directory of its relative paths. */
@@ -55,7 +57,8 @@ export function getTexts(entry: unknown, role: string, { kinds, cwd }: TextChoic
   // Written out: copies of objects took a tenth of the time of the first search.
   const add = (kind: TextKind, nth: number, text: string, tool: string | undefined, files: readonly string[]): void => {
     const searched = text.length > LONGEST_TEXT ? text.slice(0, LONGEST_TEXT) : text;
-    texts.push({ start, length, nth, role, time, entry: id, kind, text: searched, tool, files });
+    const isFailed = kind === "tools" && hasFailed(message);
+    texts.push({ start, length, nth, role, time, entry: id, kind, text: searched, tool, files, isFailed });
   };
   for (const kind of KINDS_OF_ROLE[role] ?? []) {
     if (!kinds.includes(kind)) continue;
@@ -75,6 +78,11 @@ const NO_FILES: readonly string[] = [];
 function messageText(message: Readonly<Record<string, unknown>>): string {
   if (message.role !== "bashExecution") return getContentText(message.content);
   return [message.command, message.output].filter((part) => typeof part === "string").join("\n");
+}
+
+/** Returns whether the tool or the command whose output a message is failed. */
+function hasFailed({ isError, exitCode }: Readonly<Record<string, unknown>>): boolean {
+  return isError === true || (typeof exitCode === "number" && exitCode !== 0);
 }
 
 /** Returns the tool whose output a message is. */

@@ -110,6 +110,10 @@ async function listAll(
   return {
     found: listings.reduce<readonly Listed[]>((all, { found }) => mergeLists(all, found, compare), []),
     total: listings.reduce((sum, { total }) => sum + total, 0),
+    totalBytes: listings.reduce<number | undefined>(
+      (sum, { totalBytes }) => (sum === undefined || totalBytes === undefined ? undefined : sum + totalBytes),
+      0,
+    ),
     notRead: listings.flatMap(({ notRead = [] }) => notRead),
     parentOf: (listed) =>
       own.has(listed)

@@ -58,8 +58,12 @@ export class WantedTexts {
     return this.parts.has("toolCall") && !(role === "bashExecution" && this.parts.has(role));
   }
 
-  /** Returns whether a text is of the tools, names the file and, folded, has the terms, or enough of them if it is ranked. */
-  fits({ tool, files }: IndexedText, folded: string): boolean {
+  /**
+   * Returns whether a text is of the tools, names the file, is of a failure if these are wanted and, folded, has the terms,
+   * or enough of them if it is ranked.
+   */
+  fits({ tool, files, isFailed }: IndexedText, folded: string): boolean {
+    if (this.request.failed === true && !isFailed) return false;
     if (this.tools && (tool === undefined || !this.tools.has(toToolKey(tool)))) return false;
     if (this.file !== undefined && !hasFile(files, this.file)) return false;
     if (this.request.ranked !== true) return containsTerms(folded, this.query);

@@ -268,7 +268,7 @@ function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): stri
 // --- what agents do not show --------------------------------------------------------------------------------------------
 
 /** See the session-format reference, 6 and 8. */
-type Hidden = Pick<HiddenSession, "reason" | "text" | "agents">;
+type Hidden = Pick<HiddenSession, "reason" | "text" | "cwd" | "agents">;
 
 const BOTH: readonly Agent[] = ["pi", "pi_agent_rust"];
 
@@ -301,9 +301,9 @@ function placeProblem(disk: Disk, { flat }: StoragePaths, file: string, cwd: unk
   if (typeof cwd !== "string" || cwd === "")
     return { reason: "no_cwd", text: "its header names no working directory", agents: BOTH };
   if (flat === undefined && basename(dirname(file)) !== toFolderName(cwd))
-    return { reason: "other_folder", text: `it is not in the folder of its directory ${cwd}`, agents: BOTH };
+    return { reason: "other_folder", text: `it is not in the folder of its directory ${cwd}`, cwd, agents: BOTH };
   if (isGone(disk, cwd))
-    return { reason: "cwd_missing", text: `its directory ${cwd} does not exist any more`, agents: BOTH };
+    return { reason: "cwd_missing", text: `its directory ${cwd} does not exist any more`, cwd, agents: BOTH };
   return null;
 }
 

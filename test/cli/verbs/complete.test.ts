@@ -56,6 +56,7 @@ describe("complete", () => {
     [["show", "019b"], [LAST]],
     [["cat", "019bbbbb-33"], [expect.stringMatching(/^019bbbbb-33\t/)]],
     [["show", "019f"], []],
+    [["show", "Refac"], [expect.stringMatching(/^Refactor auth\t019aaaaa/)]],
     [["rm", "019b", "019aaaaa-2"], [expect.stringContaining("019aaaaa-2")]],
     [["show", "019b", "--entry", "pl"], [expect.stringMatching(/^plain\taaaa0002 /)]],
     [["fork", "019b", '"fix $(tou'], [expect.stringContaining(LABEL)]],

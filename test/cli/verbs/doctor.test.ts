@@ -63,6 +63,13 @@ test.each([40, 80, 200])("the screens fit %i columns, and nothing in them acts o
   expect(contentsOf(rootOf(place))).toEqual(before);
 });
 
+test("sessions of directories that are gone are counted by directory", async () => {
+  const place = temporaryPlace();
+  for (const [n, of] of ["b", "a", "a"].entries()) putSession(place, n + 1, { cwd: `${place.home}/gone/${of}` });
+  const { stdout } = await runHere(place, ["doctor"]);
+  expect(stdout).toMatch(/list --cwd <dir>[\s\S]*\n {6}2 {2}~\/gone\/a\n {6}1 {2}~\/gone\/b\n/);
+});
+
 test("--fix asks and mends; without a terminal it takes --yes", async () => {
   const place = temporaryPlace();
   putSession(place, 1, { cwd: place.cwd, lines: [...chain(1), '{"type":"message'] });

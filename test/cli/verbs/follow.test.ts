@@ -17,7 +17,7 @@ import {
   temporaryPlace,
 } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
-import { expectTame, runOn } from "../../support/verbs.ts";
+import { expectTame, runOn, stored } from "../../support/verbs.ts";
 
 /** More than lies between two looks. */
 const A_LOOK = 510;
@@ -93,6 +93,15 @@ test("--json prints the entries as they are stored, and nothing else", async () 
   await until("bbbb0001");
   await stop();
   expect(out).toBe(`${odd}\n`);
+});
+
+test("without a session, the one of this directory in which something was said last", async () => {
+  const place = temporaryPlace();
+  stored(place, "01991f6e-4444-7c3e-b0a4-0242ac120005", chain(1), { cwd: "/elsewhere" });
+  stored(place, SESSION, chain(2), { cwd: place.cwd });
+  const { until, stop } = await follow(place, []);
+  expect(await until(`say ${id(1)}`)).toContain(`Following ${SESSION}`);
+  await stop();
 });
 
 test("a file that is replaced is followed further; what it lacks is said", async () => {

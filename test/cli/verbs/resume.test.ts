@@ -141,6 +141,17 @@ describe("nothing is started, and a sentence says what to do,", () => {
     expect(other.started[0].args).toEqual([sessionId]);
   });
 
+  test("when it is another agent's, whose own command is named", async () => {
+    const id = "0199aaaa-1111-4222-8333-444455556666";
+    const folder = join(place.home, ".claude/projects/-a");
+    mkdirSync(folder, { recursive: true });
+    const record = { type: "user", uuid: "u1", parentUuid: null, sessionId: id, cwd: place.cwd };
+    const message = { role: "user", content: "Fix it." };
+    const line = JSON.stringify({ ...record, timestamp: "2026-01-24T16:22:26.831Z", message });
+    writeFileSync(join(folder, `${id}.jsonl`), `${line}\n`);
+    await refused(`cd ${place.cwd} && claude --resume ${id} goes on with it there. fork `, [id]);
+  });
+
   test("when its id could be an option of the agent", () =>
     refused("Use {path}", [put({}, "--evil"), "--agent-command", "pi {id}"]));
 

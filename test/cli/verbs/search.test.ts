@@ -22,7 +22,7 @@ const message = (role: string, block: object, more: object = {}): Json => {
 const call = (name: string, args: object): Json =>
   message("assistant", { type: "toolCall", id: "c", name, arguments: args });
 const output = (text: string): Json =>
-  message("toolResult", { type: "text", text }, { toolCallId: "c", toolName: "bash" });
+  message("toolResult", { type: "text", text }, { toolCallId: "c", toolName: "bash", isError: /^Error/.test(text) });
 
 let place: Place;
 beforeEach(() => {
@@ -65,6 +65,8 @@ test.each([
   ["--file store.ts --tool edit --sessions", "bd"],
   ["--file ./src/store.ts --sessions", "b"],
   ["timeout --in results --since march", "b"],
+  ["--failed", "b"],
+  ["timeout --failed --in results", "b"],
   // Words and calls are searched unless something else is asked for.
   ["timeout --sessions", "bc"],
   ["timeout --tools --sessions", "bcd"],
@@ -98,6 +100,9 @@ test("sessions, their paths and numbers; it ends with 1 when nothing is found, a
     5
     $ search no such
     Nothing was found. --tools searches the output of tools, too.
+    = 1
+    $ search --file ./nosuch.ts --tool edit
+    Nothing was found. --file nosuch.ts finds it below any directory.
     = 1
     $ search nosuch --count
     0

@@ -31,6 +31,7 @@ import {
   readCursor,
   toUnknownIdFailure,
 } from "../../../core/search/listing.ts";
+import { hasFilter } from "../../../core/search/parts.ts";
 import { parseQuery } from "../../../core/search/query.ts";
 import { AT, assignHeirs, type CountedSession, ROW_LENGTH, sumCost, sumUsage } from "../../../core/search/usage.ts";
 import type { LocalCatalog } from "../../../storage/catalog/catalog.ts";
@@ -125,7 +126,7 @@ export class FleetSource implements SessionSource, OverlappingSource {
 
   async search(request: SearchRequest, _progress?: Progress, joining?: Joining): Promise<FoundHits> {
     const { there } = this.options;
-    const query = parseQuery(request.query) ?? (request.tools || request.file !== undefined ? [] : null);
+    const query = parseQuery(request.query) ?? (hasFilter(request) ? [] : null);
     if (!query) return { hits: [], more: false };
     const { copies, covered } = await (joining?.overlap?.() ?? this.findOverlap("search"));
     const except = [...copies.keys()].filter((id) => !covered.has(id));
