@@ -23,7 +23,6 @@ import {
   type StoragePaths,
   type Variables,
 } from "../storage/fs/paths.ts";
-import { listUserFolders } from "../storage/fs/private-folders.ts";
 import { findAncestors } from "../storage/fs/processes.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
 import { findDesktopTrash } from "../storage/lifecycle/desktop-trash.ts";
@@ -98,7 +97,6 @@ export function serve(settings: ServerSettings, world: World): Service {
     env: world.env,
     paths,
     roots: findAgentRoots(world.variables),
-    userFolders: confined ? [] : listUserFolders({ ownDisk: world.disk, variables: world.variables }),
     foreign: build.foreign,
     variables: world.variables,
     home: world.variables.HOME ?? homedir(),

@@ -74,8 +74,6 @@ interface StoresOptions extends OpeningOptions {
   readonly readOnly?: boolean;
   /** Without it, deleted sessions go to our own trash. */
   readonly desktopTrash?: LifecycleDeps["desktopTrash"];
-  /** The user's folders for announcements of owners. */
-  readonly userFolders?: LifecycleDeps["userFolders"];
   /** True if other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
   /** Runs work that no caller waits for; without it, nothing is postponed. */

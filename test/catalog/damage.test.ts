@@ -263,21 +263,6 @@ withLibrary(
   },
 );
 
-const UNSEEN = { ...SWEEP, ...needs(SQLITE) };
-withLibrary(
-  "where nobody has it open meanwhile, searches find everything as well",
-  { sessions: 25, ...UNSEEN },
-  async (library, random) => {
-    await isRight(library);
-    for (let round = 0; round < 3; round++) {
-      const bytes = fs.readFileSync(mainOf(library));
-      for (let n = 1 + random.int(40); n > 0; n--) bytes[random.int(bytes.length)] ^= 1 + random.int(255);
-      fs.writeFileSync(mainOf(library), bytes);
-      await isRight(library);
-    }
-  },
-);
-
 withLibrary("it is removed, or a folder stands in its place, while it is open and closed", FEW, async (library) => {
   const open = catalogOn(library);
   await listed(open);

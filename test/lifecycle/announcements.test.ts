@@ -27,14 +27,10 @@ async function list(server: HereServer, params: object = {}): Promise<Json[]> {
 
 const prune = (server: HereServer, params: object = {}): Promise<Json> => server.result("prune_leftovers", params);
 
-/** Starts a server that holds a session, which is announced. */
-type Hold = (session: string) => Promise<SpawnedServer>;
-
 interface Held {
   readonly session: string;
   /** The folder of announcements. */
   readonly within: string;
-  readonly hold: Hold;
   readonly holder: SpawnedServer;
   /** Another server, that goes through all sessions. */
   readonly server: HereServer;
@@ -44,31 +40,21 @@ interface Held {
 /** The names of the announcements; a folder that is gone has none. */
 const there = (within: string): string[] => (existsSync(within) ? readdirSync(within).sort() : []);
 
-/**
- * A session with a holder in another process; `where`: on a store, with the announcement next to it, or in the user's
- * folder for sockets, where the session's own has no room for them.
- */
-async function held(where: "jsonl" | "v2" | "user"): Promise<Held> {
-  const usual = temporaryPlace();
-  const runtime = join(usual.home, "runtime");
-  mkdirSync(runtime, { mode: 0o700 });
-  const place = where === "user" ? { ...usual, variables: { ...usual.variables, XDG_RUNTIME_DIR: runtime } } : usual;
+/** A session on a store with a holder in another process, which is announced next to it. */
+async function held(store: "jsonl" | "v2"): Promise<Held> {
+  const place = temporaryPlace();
   let session = putSession(place, 1, { cwd: place.cwd });
   const server = serveLibrary(place);
-  if (where === "v2") {
+  if (store === "v2") {
     ({ sessionPath: session } = await server.result("migrate_session", { sessionPath: session }));
     await prune(server, { permanent: true });
   }
-  const within = where === "user" ? join(runtime, "pi-session-server") : join(dirname(session), ".pi-session-server");
-  const hold: Hold = async (path) => {
-    if (where === "user") writeFileSync(join(dirname(path), ".pi-session-server"), "in the way");
-    const holder = spawnServer(["--session", path, "--events", "none"], "lines", place);
-    await holder.result("append", said("held"));
-    if (where !== "user") await announced(path);
-    while (there(within).length < 2) await holder.result("get_state");
-    return holder;
-  };
-  return { session, within, hold, holder: await hold(session), server, place };
+  const within = join(dirname(session), ".pi-session-server");
+  const holder = spawnServer(["--session", session, "--events", "none"], "lines", place);
+  await holder.result("append", said("held"));
+  await announced(session);
+  while (there(within).length < 2) await holder.result("get_state");
+  return { session, within, holder, server, place };
 }
 
 async function kill(holder: SpawnedServer): Promise<void> {
@@ -79,9 +65,8 @@ async function kill(holder: SpawnedServer): Promise<void> {
 for (const [where, tier] of [
   ["jsonl", SYSTEM],
   ["v2", SWEEP],
-  ["user", SYSTEM],
 ] as const)
-  describe(`beside a session, or in the user's folder (${where})`, tier, () => {
+  describe(`next to a session (${where})`, tier, () => {
     test("what a killed server left is listed and told, and goes with the lock of the session", async () => {
       const { session: sessionPath, within, holder, server, place } = await held(where);
       await kill(holder);
@@ -156,20 +141,4 @@ test("the empty folder goes, also where nobody may change anything but by a comm
   expect(await nameOf(server, "prune_leftovers")).toBe("read_only");
   expect((await prune(serveLibrary(place))).removed.length).toBe(1);
   expect([existsSync(within), readdirSync(rootOf(place)).length]).toEqual([false, 1]);
-});
-
-test("in the user's folder, that of sessions elsewhere, or of folders that this server may not use, is left alone", async () => {
-  const { within, hold, server, holder } = await held("user");
-  await kill(holder);
-  const { place } = server;
-  await kill(await hold(join(place.home, "outside.jsonl")));
-  expect([there(within).length, (await list(server)).length]).toEqual([4, 2]);
-  const confined = serveLibrary(place, ["--confine"]);
-  expect(await list(confined)).toEqual([]);
-  const [path] = there(within).map((name) => join(within, name));
-  expect(await nameOf(confined, "list_leftovers", { paths: [path] })).toBe("path_outside_root");
-  const notes = join(within, "notes.json");
-  writeFileSync(notes, "mine", { mode: 0o600 });
-  expect(await nameOf(server, "prune_leftovers", { paths: [notes] })).toBe("not_a_session");
-  expect([(await prune(server)).removed.length, there(within).length]).toEqual([2, 3]);
 });

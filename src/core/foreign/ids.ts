@@ -2,7 +2,6 @@
 
 import type { Env } from "../ports/env.ts";
 import { packId } from "../tree/nodes.ts";
-import { IdTable } from "./id-table.ts";
 
 /** Hex digits of an entry id; if two entries of a session would have one id, the later one gets more of its hash. */
 const DIGITS = 8;
@@ -12,7 +11,7 @@ export class Ids {
   private readonly beginnings: Readonly<Record<"entry" | "session", string>>;
   private readonly sha256: Env["sha256"];
   /** More of the hashes behind the ids that were given, as numbers. */
-  private readonly given = new IdTable();
+  private readonly given = new Map<string, number>();
 
   constructor(agent: string, sha256: Env["sha256"]) {
     this.beginnings = { entry: `["${agent}","entry",`, session: `["${agent}","session",` };

@@ -147,7 +147,7 @@ export function makeAttachments(options: AttachOptions): Attachments {
     for (const place of all) {
       const seen = quietly(() => lookAt(place));
       if (seen === null) continue;
-      const { host: at, session: _, ...announcement } = seen.announcement;
+      const { host: at, ...announcement } = seen.announcement;
       epochs.note(all, announcement.epoch);
       if (!seen.hasSocket || at !== host() || announcement.epoch <= (newest?.announcement.epoch ?? -1)) continue;
       newest = { announcement, connect: async () => connectAt(place, announcement) };
@@ -233,7 +233,7 @@ function announceIn(
     const socket = disk.info(path, true);
     requirePrivate(socket, "other");
     // Written last: every process that finds the announcement finds the socket.
-    writeAnnouncement(disk, at, place.name, { ...announcement, session: place.session });
+    writeAnnouncement(disk, at, place.name, announcement);
     return { place, socket, stop };
   } catch (error) {
     stop();

@@ -1,16 +1,12 @@
 /**
  * The files of one catalog. A database that has to be rebuilt gets the next number: SQLite removes the files next to a
  * database by name when it closes it, and another process may still have the damaged one open.
- *
- * A database that is not open has a seal next to it: its size and time when the last process closed it. The seal shows
- * whether another program wrote to the database since, which could make a search miss texts.
  */
 
 import { join } from "node:path";
-import { decodeText, toBytes } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
-import { type Disk, exists, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
-import { getInfo, readBeginning, useFile } from "../fs/files.ts";
+import { type Disk, removeQuietly } from "../fs/disk.ts";
+import { readBeginning } from "../fs/files.ts";
 import type { StoragePaths } from "../fs/paths.ts";
 
 /** Thrown when something in a database is not as it was written. */
@@ -54,49 +50,7 @@ export function mayBeOurs(disk: Disk, path: string, schemaVersion: number): bool
   }
 }
 
-/** Removes a database with the files that SQLite and we put next to it. */
+/** Removes a database with the files that SQLite puts next to it. */
 export function removeDatabase(disk: Disk, path: string): void {
-  for (const name of [path, `${path}-journal`, `${path}-wal`, `${path}-shm`, sealOf(path)]) removeQuietly(disk, name);
-}
-
-function sealOf(path: string): string {
-  return `${path}-seal`;
-}
-
-/** Returns whether a closed database has changed since it was closed. Returns false when it has no seal. */
-export function isUnsealed(disk: Disk, path: string): boolean {
-  if (!exists(disk, sealOf(path)) || isUnderWay(disk, path)) return false;
-  try {
-    return decodeText(readWhole(disk, sealOf(path))) !== sealText(disk, path);
-  } catch {
-    // Another process has just opened it.
-    return false;
-  }
-}
-
-/** Returns whether there are writes outside the database file: a process has it open, or ended without closing it. */
-function isUnderWay(disk: Disk, path: string): boolean {
-  return (getInfo(disk, `${path}-wal`)?.size ?? 0) > 0;
-}
-
-/** Removes the seal. Must be called before anything is written to the database. */
-export function breakSeal(disk: Disk, path: string): void {
-  removeQuietly(disk, sealOf(path));
-}
-
-/** Writes the seal. Must be called after the database is closed. */
-export function seal(disk: Disk, path: string): void {
-  if (isUnderWay(disk, path)) return;
-  try {
-    breakSeal(disk, path);
-    useFile(disk, disk.create(sealOf(path)), (fd) => writeAll(disk, fd, toBytes(sealText(disk, path))));
-  } catch {
-    // The disk is full, or another process was faster: the database stays without a seal.
-    breakSeal(disk, path);
-  }
-}
-
-function sealText(disk: Disk, path: string): string {
-  const { size, modified } = disk.info(path);
-  return `${size} ${modified}\n`;
+  for (const name of [path, `${path}-journal`, `${path}-wal`, `${path}-shm`]) removeQuietly(disk, name);
 }

@@ -6,16 +6,7 @@
 import type { Disk } from "../fs/disk.ts";
 import { getInfo, isNameTaken, useAndClose } from "../fs/files.ts";
 import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
-import {
-  breakSeal,
-  CatalogDamaged,
-  getDatabasePath,
-  isUnsealed,
-  listNumbers,
-  mayBeOurs,
-  removeDatabase,
-  seal,
-} from "./database-files.ts";
+import { CatalogDamaged, getDatabasePath, listNumbers, mayBeOurs, removeDatabase } from "./database-files.ts";
 import { computeChecksum, type RowTexts } from "./session-row.ts";
 import { TEXT_SCHEMA, type TextKind, TextTable } from "./text-table.ts";
 import { USAGE_SCHEMA, UsageTable } from "./usage-table.ts";
@@ -103,8 +94,6 @@ export class CatalogFile {
     this.disk = disk;
     this.path = path;
     this.inode = disk.info(path).inode;
-    if (isUnsealed(disk, path)) throw new CatalogDamaged("something else wrote to it");
-    breakSeal(disk, path);
     this.db = open(path);
     try {
       this.db.exec(`PRAGMA busy_timeout = ${BUSY_MILLISECONDS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
@@ -156,9 +145,7 @@ export class CatalogFile {
       this.db.close();
     } catch {
       // It is closed, or too damaged to be closed.
-      return;
     }
-    if (this.isThere) seal(this.disk, this.path);
   }
 
   /** Removes the file because it is damaged: the next process that opens the catalog rebuilds it. */

@@ -6,14 +6,7 @@ import { getInfo, readIfPresent, useAndClose } from "../fs/files.ts";
 import { findSqlite } from "../fs/sqlite.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import { CATALOG_SCHEMA_VERSION, isPassing } from "./database.ts";
-import {
-  getDatabasePath,
-  getDatabasePlace,
-  isUnsealed,
-  listNumbers,
-  mayBeOurs,
-  removeDatabase,
-} from "./database-files.ts";
+import { getDatabasePath, getDatabasePlace, listNumbers, mayBeOurs, removeDatabase } from "./database-files.ts";
 
 type CatalogPlace = Pick<CatalogOptions, "disk" | "env" | "paths" | "sqlite">;
 
@@ -29,7 +22,6 @@ export function checkCatalog({ disk, env, paths, sqlite = findSqlite }: CatalogP
   if (path === undefined) return { state: "missing", path: null, sizeBytes: 0, reason: null };
   const sizeBytes = sizeOf(disk, path);
   if (sizeBytes === 0) return { state: "missing", path, sizeBytes, reason: null };
-  if (isUnsealed(disk, path)) return { state: "damaged", path, sizeBytes, reason: "another program wrote to it" };
   try {
     const found = useAndClose(open(path, true), (db) => db.prepare("PRAGMA quick_check(1)").get()) as
       | { quick_check?: unknown }

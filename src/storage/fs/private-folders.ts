@@ -23,18 +23,7 @@ export interface PrivatePlace {
   readonly folder: string;
   /** The beginning of the names of the session's files in the folder. */
   readonly name: string;
-  /** The session, if the folder and the name do not show it. */
-  readonly session?: AnnouncedSession;
 }
-
-/** A session in an announcement that is not next to it. */
-export interface AnnouncedSession {
-  readonly path: string;
-  readonly inode: number;
-}
-
-/** A folder of the user's for announcements. */
-export type UserFolder = Pick<PrivatePlace, "disk" | "folder">;
 
 /** Dependencies for finding the folders. */
 export interface PlacesDeps {
@@ -52,26 +41,19 @@ export function listPlaces(deps: PlacesDeps, session: string): PrivatePlace[] {
   const { disk } = deps;
   const real = disk.realPath(session);
   const { device, inode } = disk.info(real);
-  const name = makeUserName(device, inode);
-  const announced = { path: real, inode };
+  const name = createHash("sha256").update(`${device}:${inode}`).digest("hex").slice(0, DIGITS);
   return [
     { disk, folder: join(dirname(real), ANNOUNCEMENT_FOLDER), name: String(inode) },
-    ...listUserFolders(deps).map((place) => ({ ...place, name, session: announced })),
+    ...listUserFolders(deps).map((folder) => ({ disk: deps.ownDisk, folder, name })),
   ];
 }
 
-/** Returns the beginning of the names of a session's files in folders of the user's. */
-export function makeUserName(device: number, inode: number): string {
-  return createHash("sha256").update(`${device}:${inode}`).digest("hex").slice(0, DIGITS);
-}
-
 /** Returns the folders of the user's that are tried instead of the one next to a session. */
-export function listUserFolders({ ownDisk, variables, temporary = "/tmp" }: Omit<PlacesDeps, "disk">): UserFolder[] {
+function listUserFolders({ ownDisk, variables, temporary = "/tmp" }: PlacesDeps): string[] {
   const runtime = variables.XDG_RUNTIME_DIR ?? "";
   const info = isAbsolute(runtime) ? getInfo(ownDisk, runtime) : null;
   const isOurs = info?.kind === "folder" && info.owner === process.getuid?.();
-  const folders = [...(isOurs ? [join(runtime, OWN)] : []), join(temporary, `${OWN}-${process.getuid?.()}`)];
-  return folders.map((folder) => ({ disk: ownDisk, folder }));
+  return [...(isOurs ? [join(runtime, OWN)] : []), join(temporary, `${OWN}-${process.getuid?.()}`)];
 }
 
 /** Returns whether a file has the wanted kind, belongs to this user, and is closed to others. Sockets are `other`. */

@@ -12,7 +12,6 @@ import { type Disk, exists } from "../fs/disk.ts";
 import { getInfo, guardErrno, useAndClose } from "../fs/files.ts";
 import { getKind } from "../fs/folders.ts";
 import { getArchiveFolder, getSessionFolder, type StoragePaths } from "../fs/paths.ts";
-import type { UserFolder } from "../fs/private-folders.ts";
 import type { Locks } from "../locks/contract.ts";
 import { getUnfrozenPath } from "../v2/pointer.ts";
 
@@ -27,8 +26,6 @@ export interface LifecycleDeps {
   /** Moves paths to the desktop's trash. Returns the first one's new path, if it is found. Refused paths stay. */
   readonly desktopTrash?: (paths: readonly string[]) => Promise<string | undefined>;
   readonly readOnly: boolean;
-  /** Folders of the user's for announcements of holders, if they may be used. */
-  readonly userFolders?: readonly UserFolder[];
   open(file: string): Log;
   /** Returns the facts about a session for a list; undefined if it cannot be read. */
   factsAt(file: string): SeenFacts | undefined;

@@ -21,14 +21,7 @@ import type { LifecycleDeps } from "./exclusive.ts";
 import { hasAllEntries, readAllEntries } from "./import.ts";
 import { getTitleFacts, makeTitle } from "./recorded.ts";
 import { hasAllBytes } from "./relocate.ts";
-import {
-  explainHolder,
-  findAnnouncement,
-  findOrphanHolder,
-  findStale,
-  findStaleOfUser,
-  isAnnouncement,
-} from "./stale-announcements.ts";
+import { explainHolder, findAnnouncement, findOrphanHolder, findStale, isAnnouncement } from "./stale-announcements.ts";
 import { measureFolder } from "./trash-items.ts";
 
 /** Our names for leftovers: the name of a session or its pointer, and a suffix. */
@@ -65,19 +58,18 @@ export function isLeftover(path: string, session?: string): boolean {
 export function* findLeftoverFiles(deps: LifecycleDeps): Generator<LeftoverFile> {
   for (const folder of listAllFolders(deps.paths, deps.disk)) {
     for (const { name, kind } of listFolderIfAllowed(deps.disk, folder)) {
-      const isWanted = (kind === "file" || kind === "folder") && !isAnnouncement(deps, join(folder, name));
+      const isWanted = (kind === "file" || kind === "folder") && !isAnnouncement(join(folder, name));
       const found = isWanted ? fileAt(deps, join(folder, name)) : undefined;
       if (found) yield found;
     }
     yield* findStale(deps, folder);
   }
-  yield* findStaleOfUser(deps);
 }
 
 /** Returns the leftover at a path; undefined if nothing, or something else, has the path. */
 function fileAt(deps: LifecycleDeps, path: string): LeftoverFile | undefined {
   const { disk } = deps;
-  if (isAnnouncement(deps, path)) return findAnnouncement(deps, path);
+  if (isAnnouncement(path)) return findAnnouncement(deps, path);
   const form = formOf(basename(path));
   const info = form && getInfo(disk, path, true);
   if (!form || (info?.kind !== "file" && info?.kind !== "folder")) return undefined;

@@ -1,12 +1,11 @@
 /** Announcements as files: `<name>.json` describes the holder of a session, whose socket is `<name>-<epoch>.sock`. */
 
-import { isAbsolute } from "node:path";
 import { parse, toBytes } from "../../core/json/json.ts";
 import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
 import { readAt, useFile } from "../fs/files.ts";
-import { type AnnouncedSession, isPrivate } from "../fs/private-folders.ts";
+import { isPrivate } from "../fs/private-folders.ts";
 
-/** Maximum bytes of an announcement; ours have 300, and the session's path in a folder of the user's. */
+/** Maximum bytes of an announcement; ours have 300. */
 const LARGEST = 4096;
 /** Characters of the names in it. */
 const LONGEST_NAME = 256;
@@ -20,12 +19,6 @@ const ENDING = /^(?:\.json|\.new|-\d+\.sock)$/;
 export function parseAnnouncedInode(name: string): number | undefined {
   const [inode] = /^\d+/.exec(name) ?? [];
   return inode !== undefined && ENDING.test(name.slice(inode.length)) ? Number(inode) : undefined;
-}
-
-/** Returns the name of the session that a file in a folder of the user's announces; undefined for any other name. */
-export function parseAnnouncedName(name: string): string | undefined {
-  const [digest] = /^[0-9a-f]+/.exec(name) ?? [];
-  return digest !== undefined && ENDING.test(name.slice(digest.length)) ? digest : undefined;
 }
 
 /** The facts that a holder publishes for processes that want to join it. */
@@ -47,8 +40,6 @@ export interface Announcement {
 /** An announcement with the run of the kernel in which it can be reached. */
 export interface HostAnnouncement extends Announcement {
   readonly host: string;
-  /** The session, in a folder of the user's. Joining does not use it, and it may be of another mount. */
-  readonly session?: AnnouncedSession;
 }
 
 export function getSocketPath(folder: string, name: string, epoch: number): string {
@@ -75,9 +66,7 @@ export function writeAnnouncement(disk: Disk, folder: string, name: string, anno
   const cut = { ...announcement, client: client.slice(0, LONGEST_NAME), version: version.slice(0, LONGEST_NAME) };
   // Only the holder of the session's lock writes here, so one name is enough, and no other temporary file is left.
   const temporary = `${folder}/${name}.new`;
-  const whole = toBytes(JSON.stringify(cut));
-  // A path may be too long for it; without one the session is unknown, and only the next holder removes the file.
-  const bytes = whole.length > LARGEST ? toBytes(JSON.stringify({ ...cut, session: undefined })) : whole;
+  const bytes = toBytes(JSON.stringify(cut));
   removeQuietly(disk, temporary);
   try {
     useFile(disk, disk.create(temporary), (fd) => writeAll(disk, fd, bytes));
@@ -119,10 +108,4 @@ function isAnnouncement(value: unknown): value is HostAnnouncement {
     [epoch, protocol, pid].every((number) => Number.isSafeInteger(number) && isCount(number as number)) &&
     (token as string).length >= SHORTEST_TOKEN
   );
-}
-
-/** Returns the session of an announcement in a folder of the user's; undefined if it is missing or invalid. */
-export function getAnnouncedSession({ session }: HostAnnouncement): AnnouncedSession | undefined {
-  const { path, inode } = (session ?? {}) as Record<keyof AnnouncedSession, unknown>;
-  return typeof path === "string" && isAbsolute(path) && Number.isSafeInteger(inode) ? session : undefined;
 }

@@ -3,7 +3,6 @@
  * that are damaged, or that a translator fails on, are kept raw and cost nothing else.
  */
 
-import { IdTable } from "../../../core/foreign/id-table.ts";
 import { Ids } from "../../../core/foreign/ids.ts";
 import { decodeText, parse, parseAbridged, toJsonText } from "../../../core/json/json.ts";
 import type { Env } from "../../../core/ports/env.ts";
@@ -34,7 +33,7 @@ export class Derivation {
   private readonly tally: Tally;
   private readonly lines = new EntryLines();
   /** The ids of the entries that were emitted. */
-  private readonly emitted = new IdTable();
+  private readonly emitted = new Set<string>();
   /** The number that was added last to an id that several entries have, by that id. */
   private readonly repeated = new Map<string, number>();
   private lastId: string | null = null;
@@ -137,7 +136,7 @@ export class Derivation {
   waiting(): WaitingLines {
     const { entries, isPartial } = this.translation.pending();
     const { lastId } = this;
-    const more = new IdTable();
+    const more = new Set<string>();
     const made = isPartial ? entries.map((entry) => this.partial(entry)) : entries;
     const lines = made.map((entry) => this.lines.of(this.sound(entry, more)));
     this.lastId = lastId;
@@ -154,7 +153,7 @@ export class Derivation {
   }
 
   /** Returns an entry whose id no other has and whose parent is there, whatever a translator made of a strange file. */
-  private sound(entry: TranslatedEntry, into: IdTable): TranslatedEntry {
+  private sound(entry: TranslatedEntry, into: Set<string>): TranslatedEntry {
     const { emitted } = this;
     const isThere = (id: string): boolean => emitted.has(id) || (into !== emitted && into.has(id));
     let { id, parentId } = entry;
@@ -165,7 +164,7 @@ export class Derivation {
       if (into === emitted) this.repeated.set(entry.id, n);
     }
     if (parentId !== null && parentId !== this.lastId && !isThere(parentId)) parentId = this.lastId;
-    into.set(id, 0);
+    into.add(id);
     this.lastId = id;
     return id === entry.id && parentId === entry.parentId ? entry : { ...entry, id, parentId };
   }
