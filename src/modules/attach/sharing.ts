@@ -61,9 +61,10 @@ export class SessionSharing implements Sharing {
     if (call.peer) return undefined;
     const attachment = this.attaching.of(session);
     const { needsHolder, showsClients } = call.command;
-    if (!attachment && session && needsHolder) return this.joined(session);
-    if (!attachment && session && showsClients) return this.comeToHolder(session);
-    if (!attachment) return undefined;
+    if (!attachment) {
+      if (!(needsHolder || showsClients) || !session || session.log.lock.holder === null) return undefined;
+      return showsClients ? this.comeToHolder(session) : this.joined(session);
+    }
     if (showsClients) return attachment.hear();
     if (isForHolder(call)) return attachment.redirection;
     const { effect } = call.command;
@@ -84,10 +85,9 @@ export class SessionSharing implements Sharing {
     return attachment?.redirection ?? this.joined(session);
   }
 
-  /** Joins another process that holds a session, if one does. A holder on another machine cannot be joined. */
+  /** Joins the process that holds a session. One on another machine cannot be joined. */
   private joined(session: Session): Promise<Redirection | undefined> | undefined {
-    const { holder } = session.log.lock;
-    if (holder === null || holder.host !== undefined) return undefined;
+    if (session.log.lock.holder?.host !== undefined) return undefined;
     return this.attaching.join(session).then((joined) => joined?.redirection);
   }
 
