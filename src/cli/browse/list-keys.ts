@@ -98,7 +98,7 @@ const ON_SESSION: Readonly<Record<string, OnSession>> = {
   Y: (state, { itemPath, sessionPath }) => copied(state, itemPath ?? sessionPath),
 };
 
-const FORK_FIRST = "This session belongs to another agent. Press f to fork a copy.";
+const FORK_FIRST = "It is another agent's session: f forks a copy, resume <id> names its command.";
 const RESTORE_FIRST = "This session is in the trash. Press r to restore it.";
 
 function unlessTrashed(then: OnSession): OnSession {
