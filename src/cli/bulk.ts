@@ -134,7 +134,24 @@ export async function doEachListed<One extends { readonly operationId?: string }
     const { sessionId, shortId = sessionId, sessionPath, modified, messageCount } = session;
     return { operand: shortId, params: { sessionPath, expected: { modified, messageCount } }, session };
   });
-  return doEach(asking, chosen, act);
+  return doEach(asking, chosen, (one, group) => changeSeen(act(one, group)));
+}
+
+/** Returns the result of a change to a session that the person has seen. Throws CommandFailed, also if it is gone since. */
+async function changeSeen<One>(change: Promise<One>): Promise<One> {
+  try {
+    return await change;
+  } catch (error) {
+    if (!(error instanceof CommandFailed) || !isGone(error)) throw error;
+    const message =
+      "It is not in its place any more: another program moved or deleted it meanwhile. list_operations may say which.";
+    throw new CommandFailed({ ...error.error, message });
+  }
+}
+
+/** Returns true if there is no session where it was listed. */
+function isGone({ error }: { readonly error: CommandError }): boolean {
+  return error.data?.name === "session_not_found";
 }
 
 interface EachWords<One> {
@@ -156,7 +173,7 @@ export function formatEachListed<One extends object>(
     return [...formatSessionTable(sessions, sessions.length, page), end];
   }
   const results = toResults(result);
-  const failed = results.filter(isFailed);
+  const failed = results.filter(isFailed).filter((one) => !isGone(one));
   const done = results.filter((one): one is One => !isFailed(one));
   return [
     ...formatFailures(result),
@@ -255,7 +272,8 @@ export function defineBulkVerb<One extends { readonly operationId?: string }>(
       return doEach(asking, sessions, ({ params, listed }, group) => {
         const seen = isAsked && listed;
         const expected = seen ? { modified: formatTime(seen.modified), messageCount: seen.messageCount } : undefined;
-        return act(asking, { ...params, group, expected }, given);
+        const change = act(asking, { ...params, group, expected }, given);
+        return seen ? changeSeen(change) : change;
       });
     },
     print(result, { operands }, page) {
