@@ -1,5 +1,6 @@
 /** Verbs that do the same with each of several sessions. */
 
+import { basename } from "node:path";
 import { formatTime } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
 import { requireYes } from "./confirmed.ts";
@@ -187,7 +188,10 @@ export function formatFailures(result: EachResult<object>): string[] {
   const { left = 0 } = result as { left?: number };
   const failed = toResults(result).filter(isFailed);
   return [
-    ...failed.map(({ operand, sentence }) => show`${operand}: ${sentence}`),
+    ...failed.map(({ operand, sentence }) =>
+      // Of a file, most sentences have the path.
+      sentence.includes(`/${basename(operand)}`) ? show`${sentence}` : show`${operand}: ${sentence}`,
+    ),
     ...(left === 0 ? [] : [`Ctrl+C ended it early: ${count(left, "session is", "sessions are")} as before.`]),
   ];
 }
