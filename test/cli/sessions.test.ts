@@ -121,6 +121,14 @@ describe("the beginning of an id", () => {
     await say("$ show 019dddd1 --json | error.message\n{...}Name the one you mean by its path.{...}\n= 1");
   });
 
+  test("a folder of sessions that does not exist is said, where none is found in it", async () => {
+    await ready().say(`
+      $ list --session-dir ./nowhere
+      There are no sessions.
+      !0 The folder ./nowhere of --session-dir does not exist.
+      $ show 019dddd1 --session-dir ./nowhere !! The folder ./nowhere of --session-dir does not exist.`);
+  });
+
   test("lists at most ten, and a name does nothing to the terminal", async () => {
     const place = temporaryPlace();
     for (let i = 0; i < 30; i++) said(place, `019c-${i}`, "x", "\u001b[2J\u202eevil\0\nname");
