@@ -99,6 +99,7 @@ acrossTiers(test, [40, 20, 80, 200, 400])("fits %i columns, and does nothing to 
   for (const how of ["", "--chart", "--chart --plain", "--by day,model,project,session"]) {
     const text = expectTame((await printed(how, options)).trimEnd(), columns, how);
     expect(text.split("\n").length).toBeGreaterThan(4);
+    expect(text.replace(/\s+/g, " ")).toMatch(/ list --agents --sort cost has those of other agents\.$/);
     if (columns >= 40) expect(text).toMatch(/total .*\$100,000,000,000,011\.75/);
   }
 });
