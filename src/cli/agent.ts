@@ -53,12 +53,12 @@ export async function resumeSession(
   requireReadable(state, template);
   requireFolder(asking, state);
   const command = filled(words, state);
-  const program = programOf(asking, command[0]);
+  const program = options.dryRun ? undefined : programOf(asking, command[0]);
   // The lock is free before the agent looks for it, and a leaf that only we know is in the file.
   await asking.leave();
   const { sessionId, sessionFile: sessionPath, cwd } = state;
   const resumed = { sessionId, sessionPath, cwd, command };
-  if (options.dryRun) return { ...resumed, status: null };
+  if (program === undefined) return { ...resumed, status: null };
   try {
     const status = await asking.start({ program, args: command.slice(1), cwd, variables: asking.variables });
     return { ...resumed, status };

@@ -1,5 +1,6 @@
 /** Verbs that do the same with each of several sessions. */
 
+import { basename } from "node:path";
 import { formatTime } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
 import { requireYes } from "./confirmed.ts";
@@ -134,7 +135,24 @@ export async function doEachListed<One extends { readonly operationId?: string }
     const { sessionId, shortId = sessionId, sessionPath, modified, messageCount } = session;
     return { operand: shortId, params: { sessionPath, expected: { modified, messageCount } }, session };
   });
-  return doEach(asking, chosen, act);
+  return doEach(asking, chosen, (one, group) => changeSeen(act(one, group)));
+}
+
+/** Returns the result of a change to a session that the person has seen. Throws CommandFailed, also if it is gone since. */
+async function changeSeen<One>(change: Promise<One>): Promise<One> {
+  try {
+    return await change;
+  } catch (error) {
+    if (!(error instanceof CommandFailed) || !isGone(error)) throw error;
+    const message =
+      "It is not in its place any more: another program moved or deleted it meanwhile. list_operations may say which.";
+    throw new CommandFailed({ ...error.error, message });
+  }
+}
+
+/** Returns true if there is no session where it was listed. */
+function isGone({ error }: { readonly error: CommandError }): boolean {
+  return error.data?.name === "session_not_found";
 }
 
 interface EachWords<One> {
@@ -156,7 +174,7 @@ export function formatEachListed<One extends object>(
     return [...formatSessionTable(sessions, sessions.length, page), end];
   }
   const results = toResults(result);
-  const failed = results.filter(isFailed);
+  const failed = results.filter(isFailed).filter((one) => !isGone(one));
   const done = results.filter((one): one is One => !isFailed(one));
   return [
     ...formatFailures(result),
@@ -170,7 +188,10 @@ export function formatFailures(result: EachResult<object>): string[] {
   const { left = 0 } = result as { left?: number };
   const failed = toResults(result).filter(isFailed);
   return [
-    ...failed.map(({ operand, sentence }) => show`${operand}: ${sentence}`),
+    ...failed.map(({ operand, sentence }) =>
+      // Of a file, most sentences have the path.
+      sentence.includes(`/${basename(operand)}`) ? show`${sentence}` : show`${operand}: ${sentence}`,
+    ),
     ...(left === 0 ? [] : [`Ctrl+C ended it early: ${count(left, "session is", "sessions are")} as before.`]),
   ];
 }
@@ -255,7 +276,8 @@ export function defineBulkVerb<One extends { readonly operationId?: string }>(
       return doEach(asking, sessions, ({ params, listed }, group) => {
         const seen = isAsked && listed;
         const expected = seen ? { modified: formatTime(seen.modified), messageCount: seen.messageCount } : undefined;
-        return act(asking, { ...params, group, expected }, given);
+        const change = act(asking, { ...params, group, expected }, given);
+        return seen ? changeSeen(change) : change;
       });
     },
     print(result, { operands }, page) {

@@ -35,8 +35,9 @@ export interface AmbiguousSession {
 /** Returns the sentence about several sessions; the lines that follow it name them. */
 export function describeAmbiguity({ sessionId = "", matches, candidates = [] }: AmbiguousSession): string {
   const found = `${group(matches ?? candidates.length)} sessions have`;
-  if (candidates.every((one) => one.sessionId === sessionId))
-    return `${found} the id ${sessionId}. Name the one you mean by its path.`;
+  const [first] = candidates;
+  if (first && candidates.every((one) => one.sessionId === first.sessionId))
+    return `${found} the id ${first.sessionId}. Name the one you mean by its path.`;
   const named = candidates.map(({ sessionId: id, name }) => ({ id, name }));
   return `${found} ${describeShared(named, sessionId)}`;
 }

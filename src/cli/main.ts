@@ -13,6 +13,8 @@ import { type Disk, hasReader, readWhole, realDisk } from "../storage/fs/disk.ts
 import { realEnv } from "../storage/system-env.ts";
 import { VERSION } from "../version.ts";
 import { parseArguments, parseMcpArguments, UsageError } from "./options.ts";
+import { writeStandardOutput } from "./terminal/standard-output.ts";
+import type { getRealTerminal } from "./terminal/streams.ts";
 
 /**
  * Returns our standard output. Node writes to pipes synchronously, so a host that stops reading would keep us from
@@ -28,10 +30,22 @@ function standardOutput(disk: Disk): Writable {
   } catch {
     // Not a pipe or socket after all.
   }
+  if (!isatty(1)) return fileOutput(disk);
   const stdout: Writable = nodes.get?.call(process);
   const output = new Writable({ write: (chunk, _encoding, done) => void stdout.write(chunk, done) });
   stdout.on("error", (error) => output.destroy(error));
   return output;
+}
+
+/** Returns standard output where it is a file or a device. */
+function fileOutput(disk: Disk): Writable {
+  return new Writable({
+    write(chunk, _encoding, done) {
+      const refusal = writeStandardOutput(disk, chunk);
+      if (refusal !== undefined) WORLD.printError(refusal);
+      done(refusal === undefined ? null : new Error(refusal));
+    },
+  });
 }
 
 function readSettings(path: string, disk: Disk = realDisk): unknown {
@@ -66,25 +80,36 @@ function verbFirst(words: readonly string[]): readonly string[] {
   return first < 1 ? words : [words[first], ...words.slice(0, first), ...words.slice(first + 1)];
 }
 
+type RealTerminal = ReturnType<typeof getRealTerminal>;
+
+/** Runs what prints. Returns its exit status, or that of a failure if the disk has not taken all that it printed. */
+async function printing(run: (terminal: RealTerminal) => Promise<number>): Promise<number> {
+  const terminal = (await import("./terminal/streams.ts")).getRealTerminal();
+  const status = await run(terminal);
+  const { refusal } = terminal;
+  if (refusal === undefined) return status;
+  WORLD.printError(refusal);
+  return 1;
+}
+
 /** Runs the verb of a name. Throws UsageError. */
 async function runNamed(name: string, rest: readonly string[]): Promise<number> {
   const verb = (await import("./table.ts")).requireVerb(name);
   const { runVerb } = await import("./run-verb.ts");
-  const { getRealTerminal: realTerminal } = await import("./terminal/streams.ts");
-  return runVerb(verb, rest, { ...WORLD, ...realTerminal() });
+  return printing(({ print, terminal }) => runVerb(verb, rest, { ...WORLD, print, terminal }));
 }
 
 /** Prints the help of the whole program, through the pager where it is longer than the terminal. */
-async function printHelp(): Promise<void> {
+async function printHelp({ print, terminal }: RealTerminal): Promise<number> {
   const { formatHelp: helpText, getHelpWidth: helpWidth } = await import("./help.ts");
   const { groups } = await import("./table.ts");
   const { printPaged } = await import("./paging.ts");
-  const { print, terminal } = (await import("./terminal/streams.ts")).getRealTerminal();
   const { columns, rows = 0 } = terminal;
   const text = helpText(groups, helpWidth(columns));
   const start = (): ReturnType<NonNullable<typeof terminal.startPager>> => terminal.startPager?.();
   if (columns === undefined) await print(text);
   else await printPaged(text.trimEnd().split("\n"), { print, rows, columns, start });
+  return 0;
 }
 
 /** Returns the version that a client in Pi's place is to know: that of the agent behind, else our own. */
@@ -112,9 +137,14 @@ async function main(): Promise<number> {
     WORLD.printError((await import("./terminal/text.ts")).show`${error.message}`);
     return 2;
   }
-  if (settings.action === "version") process.stdout.write(`${await describeVersion(settings)}\n`);
-  if (settings.action === "help") await printHelp();
-  if (settings.action !== "serve") return 0;
+  if (settings.action === "version") {
+    const line = `${await describeVersion(settings)}\n`;
+    return printing(async ({ print }) => {
+      await print(line);
+      return 0;
+    });
+  }
+  if (settings.action === "help") return printing(printHelp);
   if (process.argv.length === 2 && isatty(0)) process.stderr.write((await import("./greeting.ts")).GREETING);
   const output = standardOutput(realDisk);
   let service: Service;

@@ -56,11 +56,13 @@ export function parseTimeFlag(
 ): string | undefined {
   const text = flags.get(name);
   if (text === undefined) return undefined;
-  const moment = parseMoment(text, page(0).now, resolveTimeZone(variables.TZ));
+  const { now } = page(0);
+  const moment = parseMoment(text, now, resolveTimeZone(variables.TZ));
   if (moment === undefined)
     throw new UsageError(
       `${name} takes a time, such as 2d, yesterday, "last week", monday, march, 2026-03 or 2026-03-14T15:00; it got ${text}.`,
     );
+  if (name === "--since" && moment > now) throw new UsageError(`${name} takes a time in the past; ${text} is to come.`);
   return new Date(moment).toISOString();
 }
 

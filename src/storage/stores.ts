@@ -397,7 +397,8 @@ function findById(
   if (found.length === 0) throw toUnknownIdFailure(id);
   // An interrupted move leaves two names of one session.
   if (found.every((file) => isSameQuietly(disk, file, found[0]))) return found[0];
-  throw ambiguousId(disk, id, found, exact !== undefined, readCandidates(disk, found, openForReading));
+  const isOneId = exact !== undefined || new Set(found.map((file) => readId(disk, file))).size === 1;
+  throw ambiguousId(disk, id, found, isOneId, readCandidates(disk, found, openForReading));
 }
 
 /** Ids or paths that a failure lists at most. */
@@ -418,7 +419,7 @@ function ambiguousId(
   const more = files.length > MOST_LISTED ? ` and ${files.length - MOST_LISTED} more` : "";
   if (list === "") return new Failure("ambiguous_id", undefined, details);
   const sentence = isWhole
-    ? `Several sessions have this id: ${list}${more}. Name the one you mean by its path.`
+    ? `Several sessions have one id: ${list}${more}. Name the one you mean by its path.`
     : `Several session ids begin with this: ${list}${more}. Give more of it.`;
   return new Failure("ambiguous_id", sentence, details);
 }

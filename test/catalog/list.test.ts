@@ -252,6 +252,8 @@ test("what is no session, cannot be read or is damaged does not stand in the way
   expect(ids(reply).filter((id) => !/-/.test(id))).toEqual(["damaged", "torn", "good"]);
   expect(reply.sessions.find(({ sessionId }: Json) => sessionId === "damaged")).toMatchObject({ messageCount: 3 });
   expect(reply.total).toBe(4);
+  const { text } = reply.notRead.find(({ path }: Json) => path.endsWith("text.jsonl"));
+  expect(text).toMatch(/ Restore it from a backup, or move it elsewhere\.$/);
 });
 
 test("a session that branched at every second entry is listed as quickly as another, damaged or not", async () => {

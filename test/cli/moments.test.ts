@@ -91,6 +91,9 @@ test("an option is asked for in the clock of the page, and refused in a sentence
   const flags = new Map([["--since", "today"]]);
   expect(parseTimeFlag(flags, "--since", asking)).toBe("2026-03-17T15:00:00.000Z");
   expect(parseTimeFlag(flags, "--until", asking)).toBeUndefined();
+  const later = new Map(["--since", "--until"].map((name) => [name, "2026-12-31"]));
+  expect(parseTimeFlag(later, "--until", asking)).toBe("2026-12-30T15:00:00.000Z");
+  expect(() => parseTimeFlag(later, "--since", asking)).toThrow(/^--since takes a time in the past; 2026-12-31 is/);
   expect(() => parseTimeFlag(new Map([["--until", "soon"]]), "--until", asking)).toThrow(
     /^--until takes a time.*got soon/,
   );

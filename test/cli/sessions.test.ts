@@ -102,6 +102,33 @@ describe("the beginning of an id", () => {
       = 1`);
   });
 
+  test("that two files share asks for a path, of which it gives theirs", async () => {
+    const { place, say } = ready();
+    const files = ["/home/me/app", "/home/me/copied"].map((directory) =>
+      stored(place, "019dddd1-4444", [userText("a", null, "Copied by hand.")], { cwd: "/home/me/app" }, directory),
+    );
+    for (const word of ["019dddd1", "019dddd1-4444"]) {
+      const { stderr, status } = await runHere(place, ["show", word]);
+      const [said, ...rows] = stderr.trimEnd().split("\n");
+      expect([said, status]).toEqual([
+        expect.stringContaining("2 sessions have the id 019dddd1-4444. Name the one"),
+        1,
+      ]);
+      expect(rows.map((row) => row.trim().split(" ")[0]).sort()).toEqual(
+        files.map((file) => file.replace(place.home, "~")).sort(),
+      );
+    }
+    await say("$ show 019dddd1 --json | error.message\n{...}Name the one you mean by its path.{...}\n= 1");
+  });
+
+  test("a folder of sessions that does not exist is said, where none is found in it", async () => {
+    await ready().say(`
+      $ list --session-dir ./nowhere
+      There are no sessions.
+      !0 The folder ./nowhere of --session-dir does not exist.
+      $ show 019dddd1 --session-dir ./nowhere !! The folder ./nowhere of --session-dir does not exist.`);
+  });
+
   test("lists at most ten, and a name does nothing to the terminal", async () => {
     const place = temporaryPlace();
     for (let i = 0; i < 30; i++) said(place, `019c-${i}`, "x", "\u001b[2J\u202eevil\0\nname");

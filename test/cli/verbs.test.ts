@@ -480,7 +480,7 @@ describe("changes", () => {
     writeFileSync(join(place.cwd, "empty", "more.jsonl"), fileText(headerText({ id: "another" }), ...LINES));
     await say(place)(`
       $ import . nothing.jsonl
-      nothing.jsonl: There is no file at {...}
+      There is no file at {cwd}/nothing.jsonl{...}
       2 sessions are imported; undo takes them back.
       1 session was here already.
       ! This machine has no /home/me/project. relocate --from '/home/me/project' <dir> moves to another directory.
@@ -501,7 +501,7 @@ describe("changes", () => {
     writeFileSync(out, fileText(headerText({ id: "redacted", cwd: "~/shop" }), ...LINES.slice(0, 2), "{broken"));
     await say(place)(`
       $ import out.jsonl out.html
-      out.html: {...}
+      {cwd}/out.html {...}
       1 session is imported; undo takes it back.
       1 file has damage, which is copied unchanged:
         ~{...}_redacted.jsonl

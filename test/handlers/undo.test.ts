@@ -219,6 +219,23 @@ describe("whole sessions", () => {
     expect((await server.result("undo", { operationId: data.next.operationId })).kind).toBe("archive");
   });
 
+  test("what cannot be taken back any more names the next older one, so that undo gets further back", async () => {
+    const { server, files } = library(3);
+    await server.result("set_session_name", { sessionPath: files[2], name: "kept" });
+    await server.result("set_session_name", { sessionPath: files[0], name: "gone" });
+    for (const where of [two, one]) {
+      const { movedTo } = await server.result("archive_session", where);
+      renameSync(movedTo, `${movedTo}.aside`);
+    }
+    const { data, message } = await server.failure("undo");
+    expect(data).toMatchObject({ name: "ground_moved", next: two });
+    expect(message).toContain(`The next older operation is ${data.next.operationId}: Archived `);
+    // The name of a session that is nowhere has no way back either.
+    const { next } = (await server.failure("undo", { operationId: data.next.operationId })).data;
+    expect(next.sessionPath).toBe(files[2]);
+    expect((await server.result("undo", { operationId: next.operationId })).kind).toBe("rename");
+  });
+
   test("a restoration of what was there already is not taken back, nor a deletion of it", async () => {
     const { server, file } = library();
     const bytes = read(file);

@@ -4,16 +4,18 @@
  * @module-tag system
  */
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { idsIn } from "../support/cases.ts";
+import { PROGRAM } from "../support/build.ts";
+import { idsIn, sessionFile } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
-import { need, needs } from "../support/needs.ts";
+import { chain } from "../support/lines.ts";
+import { LINUX, need, needs } from "../support/needs.ts";
 import { partsOf } from "../support/proof.ts";
-import { type SpawnedServer, spawnServer, temporaryPlace } from "../support/server.ts";
+import { type Place, type SpawnedServer, spawnServer, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
 /** Returns whether a file system can be mounted here. */
@@ -42,16 +44,63 @@ describe("a small disk", needs(MOUNTS), () => {
   acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
     test("what does not fit is refused whole, and fits when there is room again", () => fillUp(store));
   });
+
+  test("takes a part of what is printed: that is said, and the status tells", () => {
+    const place = temporaryPlace();
+    sessionFile(place, chain(100));
+    const small = mountSmall(place, "64k");
+    // The page is longer than one write, of which a part fits; the replies are shorter than one.
+    for (const words of ["export session.jsonl --format html >", "--session session.jsonl --events none <in >"]) {
+      writeFileSync(join(place.cwd, "in"), '{"jsonrpc":"2.0","id":1,"method":"get_tree"}\n'.repeat(20));
+      expect(shell(place, `${words}${small}/out`), words).toEqual({ stderr: CUT_OFF, status: 1 });
+      rmSync(join(small, "out"));
+    }
+  });
 });
 
-async function fillUp(store: "jsonl" | "v2"): Promise<void> {
-  const place = temporaryPlace();
-  const folder = join(place.home, "small");
+/** What is said where the output does not fit. */
+const CUT_OFF = expect.stringMatching(/^pi-session-server: The output is cut off: [^\n]*ENOSPC[^\n]*\n$/);
+
+/** Runs the program with the words of a shell. Returns its messages to the person, and its status. */
+function shell({ cwd, variables }: Place, words: string) {
+  const { PATH } = process.env;
+  const run = spawnSync("sh", ["-c", `"${process.execPath}" "${PROGRAM}" ${words}`], {
+    ...{ cwd, encoding: "utf8", env: { ...variables, PATH, NODE_DISABLE_COMPILE_CACHE: "1" } },
+  });
+  return { stderr: run.stderr, status: run.status };
+}
+
+describe("a device that is full", needs(LINUX), () => {
+  test.each(["tree session.jsonl", "tree session.jsonl --json", "help", "--help", "--version", "show nowhere --json"])(
+    "is said by %s",
+    (words) => {
+      const place = temporaryPlace();
+      sessionFile(place, chain(3));
+      expect(shell(place, `${words} >/dev/full`)).toEqual({ stderr: CUT_OFF, status: 1 });
+    },
+  );
+
+  test("is no reader that has gone, of which nothing is said", () => {
+    const place = temporaryPlace();
+    sessionFile(place, chain(2000));
+    expect(shell(place, "tree session.jsonl | head -n 1 >/dev/null")).toEqual({ stderr: "", status: 0 });
+  });
+});
+
+/** Mounts a small file system for a test. */
+function mountSmall({ home }: Place, size: string): string {
+  const folder = join(home, "small");
   mkdirSync(folder);
-  execFileSync("mount", ["-t", "tmpfs", "-o", `size=${SIZES[store]}`, "none", folder]);
+  execFileSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "none", folder]);
   onTestFinished(() => {
     execFileSync("umount", ["-l", folder]);
   });
+  return folder;
+}
+
+async function fillUp(store: "jsonl" | "v2"): Promise<void> {
+  const place = temporaryPlace();
+  const folder = mountSmall(place, SIZES[store]);
   const ballast = join(folder, "ballast");
   writeFileSync(ballast, Buffer.alloc(16_384));
   const server = spawnServer(["--session-dir", folder, "--store", store, "--events", "none"], "lines", place);

@@ -1,5 +1,6 @@
 /** The streams of this process as verbs use them. */
 
+import { Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { isatty, ReadStream, WriteStream } from "node:tty";
 import { realDisk } from "../../storage/fs/disk.ts";
@@ -7,15 +8,29 @@ import type { VerbWorld } from "../run-verb.ts";
 import { startPager } from "./pager.ts";
 import { runProgram } from "./programs.ts";
 import { openScreen, type Screen } from "./screen.ts";
+import { writeStandardOutput } from "./standard-output.ts";
 
-export function getRealTerminal(): Pick<VerbWorld, "print" | "terminal"> {
+interface RealTerminal extends Pick<VerbWorld, "print" | "terminal"> {
+  /** The sentence for the person if the disk has not taken all that was printed. */
+  readonly refusal: string | undefined;
+}
+
+export function getRealTerminal(): RealTerminal {
   const { stdin, stdout, stderr } = process;
+  let refusal: string | undefined;
   // The reader of our output may stop before the end, as `head` does; writers learn of that through their callbacks.
   for (const stream of [stdout, stderr]) stream.on("error", () => {});
-  const print = (text: string): Promise<boolean> =>
-    new Promise((resolve) => stdout.write(text, (error) => resolve(!error)));
+  const print = async (text: string): Promise<boolean> => {
+    // Pipes and terminals fail only if their reader has gone.
+    if (stdout instanceof Socket) return new Promise((resolve) => stdout.write(text, (error) => resolve(!error)));
+    refusal ??= writeStandardOutput(realDisk, Buffer.from(text));
+    return refusal === undefined;
+  };
   return {
     print,
+    get refusal() {
+      return refusal;
+    },
     terminal: {
       columns: stdout.isTTY ? (stdout.columns ?? 0) : undefined,
       rows: stdout.isTTY ? stdout.rows : undefined,

@@ -84,21 +84,23 @@ export const undo = defineVerb({
   meaning: "take back the last change, or an operation by its id",
   operands: ["[id]"],
   flags: { "--in": IN },
-  more: `Without an id, it takes back the last operation that is not undone, and asks first on a terminal if that is older than ten minutes; undo again goes further back. ${REFUSES}`,
+  more: `Without an id, it takes back the last operation that is not undone, and asks first on a terminal if that is older than ten minutes; undo again goes further back. ${REFUSES} It then names the next older one, which undo takes by its id.`,
   async run(asking, given) {
     const params = await wanted(asking, given);
     const old = params.operationId === undefined ? await findOldOne(asking, params) : undefined;
     if (old !== undefined && (await asking.confirm(old.question)) === false)
       throw new Failure("cancelled", "Nothing was taken back.");
-    try {
-      return await asking.ask("undo", { ...params, operationId: params.operationId ?? old?.operationId });
-    } catch (error) {
-      // The last operation has no way back, and the error names the one before it.
-      if (!(error instanceof CommandFailed)) throw error;
-      const { next } = (error.error.data ?? {}) as { next?: { operationId: string } };
-      if (!next || !(await asking.confirm(`${error.message}\nUndo it now?`))) throw error;
-      return asking.ask("undo", { operationId: next.operationId });
-    }
+    let operationId = params.operationId ?? old?.operationId;
+    for (;;)
+      try {
+        return await asking.ask("undo", { ...params, operationId });
+      } catch (error) {
+        // The operation has no way back, and the error names the one before it.
+        if (!(error instanceof CommandFailed)) throw error;
+        const { next } = (error.error.data ?? {}) as { next?: { operationId: string } };
+        if (!next || !(await asking.confirm(`${error.message}\nUndo it now?`))) throw error;
+        ({ operationId } = next);
+      }
   },
   *print(result, _given, page) {
     yield* lines(result, page, ["redo brings it back.", "redo brings them back."]);

@@ -136,16 +136,19 @@ export function undoOrRedo(context: CommandContext, wanted: WantedOperation, dir
     for (;;) {
       const history = settled(workspace, { never, records: true });
       const choice = chosen(workspace, history, wanted, direction);
+      const refuse = (error: unknown): never => {
+        throw direction === "undo" ? withNext(workspace, history, choice, wanted, error) : error;
+      };
       if (choice.others.length > 0) {
-        const done = await groupReversed(context, history, choice, never);
+        const done = await groupReversed(context, history, choice, never).catch(refuse);
         if (done) return done;
         if (wanted.operationId === undefined) continue;
         throw toConflictFailure("All of it is back already.");
       }
       const done = await reversed(context, history, choice).catch((error) => {
-        if (wanted.operationId !== undefined) throw error;
+        if (wanted.operationId !== undefined) return refuse(error);
         if (isBackAlready(workspace, choice, error)) return undefined;
-        throw error instanceof Failure ? toNamedFailure(choice.root, error) : error;
+        return refuse(error instanceof Failure ? toNamedFailure(choice.root, error) : error);
       });
       if (done) return done;
       operations.failed([choice.latest.id]);
@@ -204,6 +207,47 @@ function toNamedFailure(
   const { name, text, details, retryable } = failure;
   const what = `The operation is ${operationId}: ${event} ${text.what}`;
   return new Failure(name, { ...text, what }, { operationId, sessionId, sessionPath, ...details }, { retryable });
+}
+
+/** Returns a failure that repeating does not mend, with the next older operation: otherwise undo would end here for good. */
+function withNext(
+  workspace: Workspace,
+  history: History,
+  { root, latest, kind }: ChosenOne,
+  wanted: WantedOperation,
+  error: unknown,
+): unknown {
+  if (!(error instanceof Failure) || error.retryable || kind !== "undo") return error;
+  const { operations } = history;
+  const older = new Set(operations.slice(0, operations.indexOf(root)));
+  const group = history.groupOf(latest);
+  const counts = makeUndoFilter(workspace, history, wanted);
+  const next = findWayBack(workspace, history, (one) => older.has(one) && !group.includes(one) && counts(one));
+  if (!next) return error;
+  const { name, text, details, retryable } = error;
+  const on = `The next older operation is ${next.id}: ${next.text} Undo that by its id.`;
+  const advice = text.advice === undefined ? on : `${text.advice} ${on}`;
+  return new Failure(name, { ...text, advice }, { ...details, next: toNext(next) }, { retryable });
+}
+
+/** Returns the newest operation that has a way back, as far as that is known without trying it. */
+function findWayBack(
+  { stores }: Workspace,
+  history: History,
+  counts: (one: Operation) => boolean,
+): Operation | undefined {
+  const { lifeCycle } = stores;
+  const hasWayBack = (latest: Operation): boolean => {
+    const { step } = latest;
+    if (lifeCycle.isBack(latest) || lifeCycle.isLost(latest)) return false;
+    return step?.do !== "change" || stores.exists(history.pathNow(latest) ?? step.path);
+  };
+  return history.nextToUndo((one) => counts(one) && hasWayBack(history.latest(one)));
+}
+
+/** Returns the facts about the operation that a failure advises to undo. */
+function toNext({ id: operationId, sessionId, sessionPath }: Operation) {
+  return { operationId, sessionId, sessionPath };
 }
 
 const WORDS: Readonly<Record<Direction, string>> = { undo: "Took back", redo: "Did again" };
@@ -280,19 +324,16 @@ function chosen(workspace: Workspace, history: History, wanted: WantedOperation,
 }
 
 /** Throws cannot_undo where the last operation has no way back: an older one is taken back only if it is named. */
-function requireLast({ stores }: Workspace, history: History, counts: (one: Operation) => boolean): void {
+function requireLast(workspace: Workspace, history: History, counts: (one: Operation) => boolean): void {
   const last = history.newest(counts);
   if (last?.final === undefined) return;
-  const { lifeCycle } = stores;
-  const hasWayBack = (latest: Operation): boolean => !lifeCycle.isBack(latest) && !lifeCycle.isLost(latest);
-  const next = history.nextToUndo((one) => counts(one) && hasWayBack(history.latest(one)));
+  const next = findWayBack(workspace, history, counts);
   if (next && history.groupOf(last).includes(next)) return;
   const after = next
     ? `The newest that can be undone is ${next.id}: ${next.text} Undo that by its id.`
     : "Nothing else can be undone.";
   const sentence = `The last operation cannot be undone: ${last.text} ${last.final} ${after}`;
-  const facts = next && { operationId: next.id, sessionId: next.sessionId, sessionPath: next.sessionPath };
-  throw new Failure("cannot_undo", sentence, { operationId: last.id, ...(facts && { next: facts }) });
+  throw new Failure("cannot_undo", sentence, { operationId: last.id, ...(next && { next: toNext(next) }) });
 }
 
 /** Returns the operations that stand as the one that was chosen, and belong together with it. */

@@ -114,7 +114,7 @@ export class Folders implements ListedFiles {
       const format = findStrangeFormat(this.disk, path);
       const text = format
         ? `${path} ${format.is}. Nothing is wrong with it. ${format.next}.`
-        : `${path} is no session: it has no header, and no entry at its beginning. Restore it from a backup.`;
+        : `${path} is no session: it has no header, and no entry at its beginning. Restore it from a backup, or move it elsewhere.`;
       return { path, text, isDamaged: !format };
     });
   }

@@ -146,6 +146,23 @@ test("a session that another process has open stays, the rest moves, and undo ta
   expect(one).not.toBe(two);
 });
 
+test("of a session that another program archives before the answer, it does not say that it is as before", async () => {
+  const { place, one, two } = await renamed();
+  const answer = async (): Promise<string> => {
+    await runHere(place, ["archive", "one"], { now: NOW });
+    return "y";
+  };
+  const run = await runHere(place, ["archive", "--query", "old app"], { now: NOW, terminal: { answer } });
+  expect(run).toEqual({
+    stdout:
+      "one: It is not in its place any more: another program moved or deleted it meanwhile. operations may say which.\n" +
+      "2 sessions are in the archive now; undo brings them back.\n",
+    stderr: "",
+    status: 1,
+  });
+  expect([one, two].map((file) => existsSync(file))).toEqual([false, false]);
+});
+
 test("delete --until and --cwd show their sessions, ask, and are one operation", async () => {
   const { say } = await renamed();
   await say(`

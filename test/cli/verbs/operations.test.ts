@@ -1,6 +1,6 @@
 /** The verbs for what happened, as a person uses them: operations, undo, redo, trash, and archiving by age. */
 
-import { appendFileSync, chmodSync, readdirSync } from "node:fs";
+import { appendFileSync, chmodSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { contentsOf, put, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
@@ -136,6 +136,22 @@ test("undo asks before it takes back an older operation than the last, which can
     $ undo
     ? The last operation cannot be undone: {...} Deleted "say a0000000". {....}Undo it now? [y/N] => y
     {....}`);
+});
+
+test("undo asks so, too, where sessions went on or are gone, and until one can be taken back", async () => {
+  const { place, file } = await used();
+  await say(place)(`
+    $ restore {two} ::
+    $ goto ${putSession(place, 3)} a0000000 ::`);
+  for (const gone of [putSession(place, 2), putSession(place, 3)]) rmSync(gone);
+  await say(place)(`
+    $ undo !! There is no session at {...} any more. {....}The next older operation is {id}{...}: Restored {...} Undo that by its id.
+    $ undo
+    ? {....}The next older operation is {....}Undo it now? [y/N] => y
+    ? {....}The next older operation is {....}Undo it now? [y/N] => y
+    Took back: Archived "Refactor auth".
+    {....}
+    & ${file}`);
 });
 
 const DAY = 86_400_000;

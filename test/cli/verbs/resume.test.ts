@@ -93,7 +93,8 @@ test("any command: each place is one word, whatever is in it", async () => {
   expect(byVariable.started[0]).toMatchObject({ args: expected, cwd });
 });
 
-test("--dry-run prints what would be done, and starts nothing", async () => {
+test("--dry-run prints what would be done, also without the program, and starts nothing", async () => {
+  rmSync(pi);
   const { stdout, started, status } = await resume([SESSION, "--dry-run"]);
   expect([stdout, started, status]).toEqual([`cd ${place.cwd}\npi --session ${file}\n`, [], 0]);
   const json = await resume([SESSION, "--dry-run", "--json"]);

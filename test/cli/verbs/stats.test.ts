@@ -30,7 +30,9 @@ beforeEach(() => {
   put(place, "two", ["2026-01-24T12:00 10 opus", "2026-01-24T12:00 unknown llama"], "/home/me/=other", NASTY);
 });
 
-const say = (columns: number) => playVerbs(place, {}, { variables: { COLUMNS: String(columns) } });
+const NOW = Date.parse("2026-02-01T00:00:00.000Z");
+
+const say = (columns: number) => playVerbs(place, {}, { now: NOW, variables: { COLUMNS: String(columns) } });
 
 async function printed(args: string, options?: RunOptions): Promise<string> {
   const { stdout, stderr, status } = await runHere(place, ["stats", ...args.split(" ").filter(Boolean)], options);
@@ -86,7 +88,7 @@ test("is a table by day, the latest first, or by model, project and session, fro
     10
     $ stats --cwd /home/me/app --json | totals.cost
     1.75
-    $ stats --since 2027-01-01
+    $ stats --since 2026-01-30
     Nothing was spent in these sessions.
     {...}`);
 });
@@ -97,6 +99,7 @@ acrossTiers(test, [40, 20, 80, 200, 400])("fits %i columns, and does nothing to 
   for (const how of ["", "--chart", "--chart --plain", "--by day,model,project,session"]) {
     const text = expectTame((await printed(how, options)).trimEnd(), columns, how);
     expect(text.split("\n").length).toBeGreaterThan(4);
+    expect(text.replace(/\s+/g, " ")).toMatch(/ list --agents --sort cost has those of other agents\.$/);
     if (columns >= 40) expect(text).toMatch(/total .*\$100,000,000,000,011\.75/);
   }
 });
