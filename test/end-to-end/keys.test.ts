@@ -1,9 +1,9 @@
 /** Idempotency: a request that is sent again, after a lost reply, a torn write or a restart, is done once. */
 
 import { rmSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import type { Disk } from "../../src/storage/fs/disk.ts";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { append, nameOf } from "../support/asking.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
@@ -338,6 +338,27 @@ acrossTiers(describe, STORES)("--store %s", (store) => {
       expect((await two.result("get_messages")).messages).toHaveLength(1);
       const { sessions } = await two.result("list_sessions");
       expect(sessions).toHaveLength(4);
+    });
+
+    test("also when another server makes it right after the look for it", async () => {
+      const place = temporaryPlace();
+      const one = serveHere(["--store", store], { place });
+      await one.result("append", { entries: [user("one")] });
+      const { sessionId, sessionFile } = await one.result("get_state");
+      let isHidden = false;
+      const disk: Disk = Object.assign(Object.create(realDisk), {
+        names(folder: string): string[] {
+          if (!isHidden || folder !== dirname(sessionFile)) return realDisk.names(folder);
+          isHidden = false;
+          return [];
+        },
+      });
+      const two = serveHere(["--store", store, "--session", sessionId], { place, disk });
+      await two.result("get_state");
+      const made = await one.result("clone", { idempotencyKey: "k" });
+      isHidden = true;
+      expect(await two.result("clone", { idempotencyKey: "k" })).toEqual(made);
+      expect(isHidden).toBe(false);
     });
 
     test("when both requests are in one write", async () => {

@@ -52,7 +52,9 @@ export function mayHaveMade(
   return maker === undefined || maker === command;
 }
 
-export function makeKeyUsedFailure(sessionId: string): BadParams {
-  const message = `another command, or one for another session, has made the session ${sessionId} with the key; choose a new one`;
+/** Returns the refusal of a key with which another request made a session; its header may be damaged by now. */
+export function makeKeyUsedFailure(sessionId: string | undefined): BadParams {
+  const id = sessionId === undefined ? "" : ` (${sessionId})`;
+  const message = `another command, or one for another session, has made a session with the key${id}; choose a new one`;
   return new BadParams([{ path: "idempotencyKey", message }]);
 }

@@ -312,9 +312,13 @@ export class Workspace {
     // A request that is repeated in the session that it made names no other source.
     const idAt = (file: string): string | undefined => (stores.exists(file) ? stores.idIn(file) : undefined);
     if (isOf(current) && mayHaveMade(this.env, request, current.log.header, idAt)) return current;
-    const other = isOf(current) ? current.id : this.usedBy(request);
-    if (other !== undefined) throw makeKeyUsedFailure(other);
-    return undefined;
+    if (isOf(current)) throw makeKeyUsedFailure(current.id);
+    const used = this.findUse(request);
+    if (used === undefined) return undefined;
+    const usedBy = stores.idIn(used);
+    // Another process may have made it since the look for its id.
+    if (usedBy === id) return this.reopened({ sessionPath: used });
+    throw makeKeyUsedFailure(usedBy);
   }
 
   /** Returns the file of the session that a request with a key made, which is fetched if only other machines have it. */
@@ -332,17 +336,17 @@ export class Workspace {
     return find();
   }
 
-  /** Returns the id of another session whose request had this key, among the newest where this one would be. */
-  private usedBy({ key, cwd, source }: KeyedRequest): string | undefined {
+  /** Returns the file of a session whose request had this key, among the newest where that of this one would be. */
+  private findUse({ key, cwd, source }: KeyedRequest): string | undefined {
     const { current } = this;
-    const { made, idIn } = this.stores;
+    const { made } = this.stores;
     for (const one of new Set([cwd, source?.cwd, current?.cwd, this.cwd])) {
       const file = one === undefined ? undefined : made(key, { cwd: one });
-      if (file !== undefined) return idIn(file);
+      if (file !== undefined) return file;
     }
     for (const one of new Set([source, current])) {
       const file = one?.file && !one.log.foreign ? made(key, { nextTo: one.file }) : undefined;
-      if (file !== undefined) return idIn(file);
+      if (file !== undefined) return file;
     }
     return undefined;
   }
