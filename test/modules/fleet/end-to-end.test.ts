@@ -41,6 +41,34 @@ test("every change has a result that says where it is, but for one, and so in Pi
   expect(appended().map(({ durability }) => durability)).toEqual([undefined, "local", "local", "local"]);
 });
 
+test("writes that wait behind one that no database answered fail with it, each once, and later ones are tried anew", async () => {
+  const one = new FleetServer();
+  const { sessionFile, sessionId } = await one.make(["one"]);
+  await one.start("--session", sessionFile);
+  await one.state();
+  const { fleet } = one;
+  one.loses();
+  let answer = (): void => {};
+  const hung = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  fleet.turns = () => hung;
+  fleet.calls.length = 0;
+  const writes = ["two", "three", "four"];
+  for (const id of writes) one.wire.ask(id, "append", { entries: entriesOf(id) });
+  one.wire.ask("read", "get_entries", {});
+  await vi.waitFor(() => expect(fleet.calls).toEqual(["take"]));
+  answer();
+  for (const id of writes) {
+    const { data } = (await one.wire.reply(id)).error;
+    expect(data).toMatchObject({ name: "storage_failed", fleet: true, retryable: true });
+  }
+  expect([idsOf((await one.wire.reply("read")).result), fleet.calls]).toEqual([["one"], ["take"]]);
+  one.heals();
+  await one.append("five");
+  expect(one.inFleet(sessionId)).toEqual(["one", "five"]);
+});
+
 test("a session that a host has left is given to the fleet within seconds after that is back", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval"] });
   onTestFinished(() => void vi.useRealTimers());

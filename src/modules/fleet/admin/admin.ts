@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { toStorageFailure } from "../../../core/errno.ts";
-import { Failure } from "../../../core/failure.ts";
+import { Failure, isAway } from "../../../core/failure.ts";
 import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
 import type { Listed, Progress } from "../../../core/ports/catalog.ts";
 import type { Fleet, FleetDescription, FleetEnd, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
@@ -27,7 +27,7 @@ import { LF } from "../../../storage/log/lines.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { computeEnd, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { parseDescription } from "../postgres/fact-parts.ts";
-import { isAway, makeAwayFailure, requireFailure } from "../postgres/failures.ts";
+import { makeAwayFailure, requireFailure } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, hasEnd, hashLine, hasLast, type RecordedEnd } from "../replica/acknowledged-ends.ts";
 import { fetchAttachments, uploadMissingAttachments } from "../replica/attachments.ts";
 import { readUploadLines as linesIn } from "../replica/batch.ts";

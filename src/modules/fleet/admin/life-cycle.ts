@@ -4,7 +4,7 @@
  * leaves the fleet as before, and the next opening moves the copy back.
  */
 
-import { describeUnchanged, Failure } from "../../../core/failure.ts";
+import { describeUnchanged, Failure, isAway } from "../../../core/failure.ts";
 import { parseSessionHeader } from "../../../core/format/entry.ts";
 import type { FleetDescription, FleetEnd } from "../../../core/ports/fleet.ts";
 import type { AdminQueries, SessionDisposition } from "../../../core/ports/fleet-admin-queries.ts";
@@ -16,7 +16,7 @@ import { useAndClose } from "../../../storage/fs/files.ts";
 import type { SessionPlace } from "../../../storage/lifecycle/bring.ts";
 import { getPreviousCwd } from "../../../storage/lifecycle/header-lines.ts";
 import { computeEndInTurns, isSameEnd, NOTHING } from "../postgres/ends.ts";
-import { getFailureReason, isAway, makeLockedFailure, makeUnfitFailure } from "../postgres/failures.ts";
+import { getFailureReason, makeLockedFailure, makeUnfitFailure } from "../postgres/failures.ts";
 import { resolveWholeId } from "../replica/arrival.ts";
 import { makeElsewhereFailure } from "../replica/refusals.ts";
 import { identifyFleet, uploadFrom } from "../replica/uploads.ts";

@@ -7,13 +7,12 @@
  */
 
 import { toStorageFailure } from "../../../core/errno.ts";
-import { Failure } from "../../../core/failure.ts";
+import { Failure, isAway } from "../../../core/failure.ts";
 import type { FleetBatch, FleetEnd, FleetSession, LeaseResult } from "../../../core/ports/fleet.ts";
 import type { Replica, ReplicaStatus } from "../../../core/ports/replica.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { computeEnd, fetchLinesBetween, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import {
-  isAway,
   makeAwayFailure,
   makeOvertakenFailure,
   makeTooSlowFailure,
