@@ -190,8 +190,13 @@ async function branchOff(
     // All that was acknowledged here is there, if under other ids.
     const line = theirs.at(-1) ?? (common > 0 ? log.read(common - 1) : undefined);
     const last = line && hashLine(line);
-    if (acknowledged)
-      options.journal.ends.note({ ...acknowledged, durability: "primary", end: there, last, had: there.entries });
+    if (acknowledged) {
+      const { entries } = there;
+      options.journal.ends.note({
+        ...acknowledged,
+        ...{ durability: "primary", end: there, first: entries, last, had: entries },
+      });
+    }
     return;
   }
   // An earlier branch was recorded but never made; another is made now.
