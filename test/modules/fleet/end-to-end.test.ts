@@ -4,6 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import * as z from "zod";
+import { Failure } from "../../../src/core/failure.ts";
 import { LEAF_MARKER } from "../../../src/core/format/node-reader.ts";
 import { declarations } from "../../../src/handlers/shared/declarations.ts";
 import { assistant, user } from "../../support/drafts.ts";
@@ -39,6 +40,15 @@ test("every change has a result that says where it is, but for one, and so in Pi
   // As Pi has them.
   for (const id of ["3", "4"]) expect([reply(id).success, "data" in reply(id)]).toEqual([true, false]);
   expect(appended().map(({ durability }) => durability)).toEqual([undefined, "local", "local", "local"]);
+});
+
+test("losses that cannot be asked for count as unknown", async () => {
+  const rowsOf = async (): Promise<never> => {
+    throw new Failure("storage_failed", "test: a damaged page", { fleet: true });
+  };
+  const one = await new FleetServer([], { adminQueries: { rowsOf } as never }).start();
+  await one.append("one");
+  expect((await one.result("get_health")).fleet).toMatchObject({ away: null, lacking: null, commits: 0 });
 });
 
 test("writes that wait behind one that no database answered fail with it, each once, and later ones are tried anew", async () => {

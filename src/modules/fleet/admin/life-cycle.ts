@@ -5,7 +5,7 @@
  */
 
 import { describeUnchanged, Failure, isAway } from "../../../core/failure.ts";
-import { parseSessionHeader } from "../../../core/format/entry.ts";
+import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
 import type { FleetDescription, FleetEnd } from "../../../core/ports/fleet.ts";
 import type { AdminQueries, SessionDisposition } from "../../../core/ports/fleet-admin-queries.ts";
 import type { FoundInTrash, LifeCycle, MovedSession, Where } from "../../../core/ports/lifecycle.ts";
@@ -22,6 +22,9 @@ import { makeElsewhereFailure } from "../replica/refusals.ts";
 import { identifyFleet, uploadFrom } from "../replica/uploads.ts";
 import { bringCopy, toWhereabouts, type WhereaboutsPlace } from "../replica/whereabouts.ts";
 
+/** Deleted sessions that the trash lists, at most. */
+const MOST_DELETED = 1000;
+
 export interface LifeCyclePlace extends WhereaboutsPlace {
   readonly adminQueries: AdminQueries;
   /** Returns the id of the session at a path; undefined if it cannot be read. */
@@ -29,6 +32,8 @@ export interface LifeCyclePlace extends WhereaboutsPlace {
   /** Returns the ids of the session in a file, and of those within another agent's. */
   idsIn(file: string): readonly string[];
   isArchived(file: string): boolean;
+  /** Returns the path that a copy of a session gets. */
+  placeFor(header: SessionHeader): { readonly path: string };
   /** Fetches or updates a session, and moves it to its place unless it may be open, if the fleet has it. */
   arrive(sessionId: string, mayBeOpen: boolean): Promise<void>;
 }
@@ -71,6 +76,17 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
         if (back) return back;
         throw error;
       }
+    },
+    async deletedElsewhere() {
+      const here = new Set(own.trash().map(({ sessionId }) => sessionId));
+      const deleted = (await place.adminQueries.deleted(MOST_DELETED)).filter(({ id }) => !here.has(id));
+      return deleted.map(({ id, headerLine, bytes, messages, ...session }) => ({
+        ...session,
+        sessionId: id,
+        sessionPath: place.placeFor(toReadableHeader(parseSessionHeader(headerLine) ?? { type: "session", id })).path,
+        sizeBytes: bytes,
+        messageCount: messages,
+      }));
     },
     archive: (file, options) => move(file, (now) => own.archive(now, options)),
     unarchive: (file, options) => move(file, (now) => own.unarchive(now, options)),
