@@ -1,4 +1,6 @@
 import * as z from "zod";
+import { Failure } from "../core/failure.ts";
+import type { FleetAdmin } from "../core/ports/fleet-admin.ts";
 import { FIX_KINDS, HIDDEN_REASONS } from "../core/ports/health.ts";
 import { LEFTOVER_KINDS } from "../core/ports/leftovers.ts";
 import { findBeginningAmong } from "../core/search/listing.ts";
@@ -135,7 +137,10 @@ export default defineCommand({
           lacking: z
             .number()
             .int()
-            .describe("sessions whose acknowledged entries the database has lost; fleet restore uploads them again"),
+            .nullable()
+            .describe(
+              "sessions whose acknowledged entries the database has lost; fleet restore uploads them again. Null if it could not be asked",
+            ),
           kept: z.number().int().describe("files of entries that the fleet refused; list_kept has them"),
           commits: z.number().int().describe("commits that the database has taken since this server began"),
           unknown: z.number().int().describe("commits without an answer"),
@@ -202,7 +207,7 @@ export default defineCommand({
         ? {
             away: await fleet.whyAway(),
             owed: fleet.listPending().filter(({ from }) => from !== null).length,
-            lacking: (await fleet.listLosses().catch(() => [])).length,
+            lacking: await countLosses(fleet),
             kept: kept.list().length,
             ...fleet.tally,
           }
@@ -229,3 +234,13 @@ export default defineCommand({
     };
   },
 });
+
+/** Returns null if that cannot be asked. */
+async function countLosses(fleet: FleetAdmin): Promise<number | null> {
+  try {
+    return (await fleet.listLosses()).length;
+  } catch (error) {
+    if (error instanceof Failure) return null;
+    throw error;
+  }
+}

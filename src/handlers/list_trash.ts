@@ -1,13 +1,18 @@
 import * as z from "zod";
+import { Failure } from "../core/failure.ts";
 import { toBytes } from "../core/json/json.ts";
-import type { Trashed } from "../core/ports/lifecycle.ts";
+import type { DeletedElsewhere, LifeCycle, Trashed } from "../core/ports/lifecycle.ts";
 import { defineCommand } from "./shared/command.ts";
 import { findPageEnd, parseIndex } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 const item = z.object({
-  itemPath: z.string().describe("its folder in the trash"),
-  sessionPath: z.string().describe("where the session was; for leftovers, where the first of them was"),
+  itemPath: z.string().nullable().describe("its folder in the trash; null for a session that only the fleet has"),
+  sessionPath: z
+    .string()
+    .describe(
+      "where the session was; for leftovers, where the first of them was; with a null itemPath, its path after a restore",
+    ),
   sessionId: z.string().nullable().describe("null for leftovers, which undo brings back"),
   name: z.string().nullable(),
   firstMessage: z.string().nullable().describe("the first 200 characters of what the user said first, if known"),
@@ -20,8 +25,8 @@ const item = z.object({
 export default defineCommand({
   name: "list_trash",
   summary:
-    "Lists what the server's own trash has, the newest first. Nothing is ever removed from it but by restore_session, " +
-    "undo and empty_trash, and by people. Changes nothing.",
+    "Lists what the server's own trash has, and with a fleet the sessions that any machine deleted (the latest 1000), the newest " +
+    "first. Nothing is ever removed from the trash but by restore_session, undo and empty_trash, and by people. Changes nothing.",
   effect: "server",
   repeatable: true,
   params: {
@@ -33,7 +38,8 @@ export default defineCommand({
     z.object({
       items: z.array(item),
       total: z.number().int(),
-      totalBytes: z.number().int(),
+      totalBytes: z.number().int().describe("of the items that have an itemPath"),
+      limited: z.string().optional().describe("with a fleet: why sessions that other machines deleted are missing"),
       desktopTrash: z
         .boolean()
         .describe(
@@ -62,22 +68,39 @@ export default defineCommand({
       desktopTrash: false,
     },
   },
-  run(context, { sessionId, limit, cursor }) {
+  async run(context, { sessionId, limit, cursor }) {
     const { lifeCycle } = context.workspace.stores;
-    const all = lifeCycle.trash().filter((one) => sessionId === undefined || one.sessionId?.startsWith(sessionId));
+    const { elsewhere, limited } = await listElsewhere(lifeCycle);
+    const all = [...lifeCycle.trash(), ...elsewhere]
+      .filter((one) => sessionId === undefined || one.sessionId?.startsWith(sessionId))
+      .sort((a, b) => (a.deletedAt < b.deletedAt ? 1 : a.deletedAt > b.deletedAt ? -1 : 0));
     const from = parseIndex(cursor, Math.max(all.length, 1));
     const rows = all.slice(from, limit === undefined ? undefined : from + limit).map(toRow);
     const past = findPageEnd(context, limit, rows.length, 0, (i) => toBytes(JSON.stringify(rows[i])));
     return {
       items: rows.slice(0, past),
       total: all.length,
-      totalBytes: all.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
+      totalBytes: all.reduce((sum, one) => sum + ("itemPath" in one ? one.sizeBytes : 0), 0),
+      limited,
       desktopTrash: lifeCycle.usesDesktopTrash,
       nextCursor: from + past < all.length ? String(from + past) : undefined,
     };
   },
 });
 
-function toRow({ files, ...rest }: Trashed): z.input<typeof item> {
+async function listElsewhere(
+  lifeCycle: LifeCycle,
+): Promise<{ readonly elsewhere: readonly DeletedElsewhere[]; readonly limited?: string }> {
+  try {
+    return { elsewhere: (await lifeCycle.deletedElsewhere?.()) ?? [] };
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    return { elsewhere: [], limited: error.message };
+  }
+}
+
+function toRow(one: Trashed | DeletedElsewhere): z.input<typeof item> {
+  if (!("itemPath" in one)) return { itemPath: null, ...one };
+  const { files, ...rest } = one;
   return { ...rest, ...(files === null ? {} : { fileCount: files.length }) };
 }

@@ -123,8 +123,10 @@ async function trash(ask: VerbContext["ask"], { words, isNamed }: ListQuery): Pr
   } while (cursor !== undefined);
   const sought = words.toLowerCase().split(/\s+/).filter(Boolean);
   const sessions = items
-    // Leftovers of a session are brought back by undo alone.
-    .flatMap(({ sessionId, ...item }) => (sessionId === null ? [] : [{ ...item, sessionId }]))
+    // Leftovers of a session are brought back by undo alone, and a session that only the fleet has by its id.
+    .flatMap(({ sessionId, itemPath, ...item }) =>
+      sessionId === null || itemPath === null ? [] : [{ ...item, itemPath, sessionId }],
+    )
     .map((item) => ({
       ...item,
       itemPath: join(item.itemPath, basename(item.sessionPath)),

@@ -127,7 +127,10 @@ function fleetTexts({ away, owed, lacking, kept }: NonNullable<Diagnosis["fleet"
     ...(owed === 0
       ? []
       : [`${count(owed, "session has", "sessions have")} entries that only this machine has; fleet push uploads them`]),
-    ...(lacking === 0
+    ...(lacking === null && away === null
+      ? ["it could not be asked whether it lacks entries that were acknowledged here; fleet verify says why"]
+      : []),
+    ...(!lacking
       ? []
       : [
           `it has lost entries of ${count(lacking, "session", "sessions")} that were acknowledged here; fleet restore uploads them again`,

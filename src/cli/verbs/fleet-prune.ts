@@ -59,7 +59,7 @@ function isNothingForGood({ sessions, unfinished, halfway, interrupted, words, a
 function questionAbout(found: Prunable): string {
   const forGood = `Remove ${whatGoes(found)} from the fleet for good? Nothing brings it back.`;
   if (found.idle === 0) return forGood;
-  const idle = `Delete ${idleText(found)}?`;
+  const idle = `Delete ${idleText(found)}? undo does not bring them back; restore <id> does, until their rows are removed.`;
   return isNothingForGood(found) ? idle : `${idle} ${forGood}`;
 }
 

@@ -356,8 +356,8 @@ function* journalLines(journal: readonly JournaledSession[]): Generator<string> 
 function* lackingLines(lacking: readonly SessionLoss[]): Generator<string> {
   if (lacking.length === 0) return;
   yield `${count(lacking.length, "session lacks", "sessions lack")} entries in the database that were acknowledged here: fleet restore uploads them again`;
-  for (const { sessionId, entries, at } of lacking.slice(0, MOST_PRINTED))
-    yield show`  ${sessionId}: ${entries === null ? "an unknown number of entries" : count(entries, "entry", "entries")}; the last entry of the session was acknowledged at ${at}`;
+  for (const { sessionId, entries, isLeast, at } of lacking.slice(0, MOST_PRINTED))
+    yield show`  ${sessionId}: ${entries === null ? "an unknown number of entries" : `${isLeast ? "at least " : ""}${count(entries, "entry", "entries")}`}; the last entry of the session was acknowledged at ${at}`;
 }
 
 function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {

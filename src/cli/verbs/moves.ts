@@ -68,10 +68,20 @@ async function restored({ ask }: VerbContext, operand: string): Promise<ResultOf
     const isUnknown = error instanceof CommandFailed && error.error.data?.name === "session_not_found";
     if (!isUnknown || "sessionPath" in params) throw error;
     const { items } = await ask("list_trash");
-    const deleted = items.flatMap(({ sessionId: id, itemPath: path, name, firstMessage, deletedAt }) =>
+    const deleted = items.flatMap(({ sessionId: id, itemPath, sessionPath, name, firstMessage, deletedAt }) =>
       id === null
         ? []
-        : [{ id, path, name, firstMessage, cwd: null, modified: Date.parse(deletedAt), archived: false }],
+        : [
+            {
+              id,
+              path: itemPath ?? sessionPath,
+              name,
+              firstMessage,
+              cwd: null,
+              modified: Date.parse(deletedAt),
+              archived: false,
+            },
+          ],
     );
     const found = filterByName(deleted, operand, "both", "name");
     if (found.length === 0) throw error;

@@ -19,7 +19,7 @@ export default defineVerb({
   meaning: "list deleted sessions that can be restored, with sizes and ages",
   operands: ["[id]"],
   subverbs: [emptyingTrash],
-  more: "It lists the server's own trash; your desktop restores what its trash command took. Nothing leaves the trash by itself; trash empty removes it for good.",
+  more: "It lists the server's own trash, and with a fleet what any machine deleted; your desktop restores what its trash command took. Nothing leaves the trash by itself; trash empty removes it for good.",
   run: ({ ask }, { operands: [sessionId] }) => ask("list_trash", { sessionId }),
   print: (result, { operands: [sessionId] }, page) =>
     sessionId !== undefined && result.items.length === 0
@@ -28,9 +28,10 @@ export default defineVerb({
 });
 
 export function* formatTrash(
-  { items, total, totalBytes }: ResultOf<"list_trash">,
+  { items, total, totalBytes, limited }: ResultOf<"list_trash">,
   page: OutputStyle,
 ): Generator<string> {
+  if (limited !== undefined) yield show`Sessions that other machines deleted are missing: ${limited}`;
   if (items.length === 0) {
     yield "There is nothing in the trash.";
     return;
@@ -41,7 +42,8 @@ export function* formatTrash(
     cutTo(cells(page, ["AGE", "MSGS", "SIZE", "ID".padEnd(id), "NAME OR FIRST MESSAGE"]), page.width),
   );
   for (const item of items) yield row(item, id, page);
-  const sum = `${count(total, "item", "items")}, ${formatSize(totalBytes)}. restore <id> brings a session back, trash empty removes all.`;
+  const removed = items.some(({ itemPath }) => itemPath === null) ? "those of this machine" : "all";
+  const sum = `${count(total, "item", "items")}, ${formatSize(totalBytes)}. restore <id> brings a session back, trash empty removes ${removed}.`;
   yield page.paint("dim", cutTo(sum, page.width));
 }
 

@@ -31,6 +31,18 @@ export interface FleetRow {
   readonly epoch: number;
 }
 
+/** A deleted session whose lines the database still has. */
+export interface DeletedSession {
+  readonly id: string;
+  readonly headerLine: Uint8Array;
+  /** ISO 8601. */
+  readonly deletedAt: string;
+  readonly bytes: number;
+  readonly messages: number;
+  readonly name: string | null;
+  readonly firstMessage: string | null;
+}
+
 /**
  * Called once with the id of each session whose row cannot be read, and once with null for unreadable rows of sessions that
  * lists may not know.
@@ -73,6 +85,8 @@ export interface AdminQueries {
   takeAway(sessionId: string): Promise<Holder | null>;
   /** Restores a deleted session. Returns whether it exists and has its lines. */
   restore(sessionId: string): Promise<boolean>;
+  /** Returns the deleted sessions with lines that were deleted last, at most so many. */
+  deleted(most: number): Promise<readonly DeletedSession[]>;
   /** Returns the ids of deleted sessions with lines that begin so, at most so many. */
   deletedIdsBeginning(beginning: string, most: number): Promise<readonly string[]>;
   /**

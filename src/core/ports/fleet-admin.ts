@@ -28,8 +28,10 @@ export interface SessionLoss {
   readonly sessionId: string;
   /** The path that its copy had when the last of them was acknowledged. */
   readonly sessionPath: string;
-  /** Their number, or the least one if the copy lacks some, too: others may have written since. Null if it is unknown. */
+  /** Their number; null if it is unknown. */
   readonly entries: number | null;
+  /** True if there may be more of them: the copy lacks some, too, and the record does not go back so far. */
+  readonly isLeast?: true;
   /** When the last entry of the session was acknowledged here, ISO 8601. */
   readonly at: string;
   /** The path of the record of that acknowledgement. */

@@ -103,6 +103,9 @@ export interface Trashed {
   readonly messageCount: number | null;
 }
 
+/** A deleted session that a fleet still has, and the trash of this machine has not. */
+export type DeletedElsewhere = Omit<Trashed, "itemPath" | "files">;
+
 /** A session that is about to be restored from our trash. */
 export interface FoundInTrash {
   readonly sessionId: string;
@@ -156,6 +159,8 @@ export interface LifeCycle {
   emptyTrash(before?: number, progress?: Progress): Promise<EmptiedTrash>;
   /** Returns the items of our own trash, the newest first. */
   trash(): readonly Trashed[];
+  /** Returns the deleted sessions that `restore` fetches from a fleet. Throws storage_failed. Missing without a fleet. */
+  deletedElsewhere?(): Promise<readonly DeletedElsewhere[]>;
   /** True if deleted files go to the desktop's trash, from which this server cannot restore them. */
   readonly usesDesktopTrash: boolean;
   /** Returns whether a path may be used, so that an operation on it may be shown. */

@@ -8,7 +8,7 @@ import { KNOWN_TYPES, type Nodes } from "../tree/nodes.ts";
 import { Tree } from "../tree/tree.ts";
 
 /** Entries at the end that are searched for a repeated idempotency key (protocol, `append`). */
-const KEY_WINDOW = 10_000;
+export const KEY_WINDOW = 10_000;
 /** Entries that are looked at together for the heads that wrote them, at most; at first it is one. */
 const MAX_LOOK = 4096;
 

@@ -147,7 +147,7 @@ function joinFleet(
     wrapLifeCycle: (own) =>
       adminQueries
         ? makeFleetLifeCycle(own, {
-            ...{ ...files, adminQueries, idsIn: local.idsIn, arrive: bring },
+            ...{ ...files, adminQueries, placeFor, idsIn: local.idsIn, arrive: bring },
             idAt: local.idIn,
             isArchived: (file) => isBelow(getKnownPath(disk, archive), getKnownPath(disk, file)),
           })

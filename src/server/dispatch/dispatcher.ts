@@ -1,6 +1,6 @@
 /** Runs calls: in order within a session, applied at once, acknowledged when durable, answered in order. */
 
-import { Failure, InvalidRequest } from "../../core/failure.ts";
+import { Failure, InvalidRequest, isAway } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type {
@@ -437,8 +437,10 @@ export class Dispatcher implements Caller, SharingServer {
   ): void {
     const outcome = this.replies.shaped(call, ran);
     const left = "error" in outcome ? keepFoundEvents(this.lanes.sessionOf(lane), events) : events;
-    if (call.command.effect === "write") this.noteApplied(lane, outcome);
-    else if (call.command.effect !== "read") this.sharing?.plan();
+    if (call.command.effect === "write") {
+      this.noteApplied(lane, outcome);
+      if ("error" in ran && isAway(ran.error) && call.fault === undefined) lane.failWaitingWrites(ran.error);
+    } else if (call.command.effect !== "read") this.sharing?.plan();
     // Any call that names a session may have opened it.
     this.upkeep.noteOpened();
     // A host with its own leaf from the start gets no event about another leaf.

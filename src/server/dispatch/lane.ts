@@ -227,6 +227,14 @@ export class Lane {
     return found < 0 ? undefined : this.calls.splice(found, 1)[0];
   }
 
+  /** Has the waiting writes fail like one before them: they came while it waited for a fleet that did not answer. */
+  failWaitingWrites(fault: unknown): void {
+    for (const waiting of this.calls) {
+      const { call } = waiting;
+      if (call.command.effect === "write" && call.fault === undefined) waiting.call = { ...call, fault };
+    }
+  }
+
   /** Cancels the questions of matching calls, and the matching calls that another process runs. */
   cancelRunning(isMeant: (call: Call | undefined) => boolean): void {
     if (this.passed > 0) for (const runner of new Set(this.slots.map((slot) => slot.runner))) runner?.cancel(isMeant);

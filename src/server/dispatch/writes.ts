@@ -55,7 +55,22 @@ export class Writes {
     const { sessionId } = call.params as KeyedParams;
     // An open session can have another id since another program replaced its file. A target was named by its path.
     const id = (call.target && !call.peer ? undefined : sessionId) ?? (call.target ?? context.session).id;
-    return this.begin({ lane, call, context, events, id, isRefused: false, isFetched: false });
+    const attempt = { lane, call, context, events, id, isRefused: false, isFetched: false };
+    return this.orFetched(attempt, () => this.begin(attempt));
+  }
+
+  /** Takes a step of a write. If the step cannot read the session's copy, the copy is fetched again first, once. */
+  private orFetched(attempt: WriteAttempt, step: () => unknown): unknown {
+    const { context, events, isFetched } = attempt;
+    const { length } = events;
+    try {
+      return step();
+    } catch (error) {
+      const fetching = isFetched ? undefined : fetchLostCopy(getSession(attempt), context.workspace.stores, error);
+      if (!fetching) throw error;
+      events.length = length;
+      return fetching.then(() => this.again(attempt, { askedLog: undefined, isFetched: true }));
+    }
   }
 
   private begin(attempt: WriteAttempt): unknown {
@@ -80,12 +95,12 @@ export class Writes {
     const isRead = lane.checkedForForeignWrites === session;
     const stores = isFetched ? undefined : context.workspace.stores;
     const becoming = becomeWriter(session, { id, askedLog, isRead, stores });
-    if (!(becoming instanceof Promise)) return this.runAsWriter(attempt, becoming);
-    return becoming.then((state) => this.runAsWriter(attempt, state));
+    const run = (state: WriterState): unknown => this.orFetched(attempt, () => this.runAsWriter(attempt, state));
+    return becoming instanceof Promise ? becoming.then(run) : run(becoming);
   }
 
   private runAsWriter(attempt: WriteAttempt, state: WriterState): unknown {
-    const { lane, call, context, events, isFetched } = attempt;
+    const { lane, call, context } = attempt;
     const session = getSession(attempt);
     if (!session.holder) {
       lane.pushForeign(session, session.externalChanges.fresh());
@@ -112,15 +127,7 @@ export class Writes {
     }
     const { expectedLeafId } = call.params as KeyedParams;
     context.session.guard(expectedLeafId, call.command.checksReadOnly);
-    const { length } = events;
-    try {
-      return this.keyed.remember(call, call.command.run(context, call.params as never), session);
-    } catch (error) {
-      const fetching = isFetched ? undefined : fetchLostCopy(session, context.workspace.stores, error);
-      if (!fetching) throw error;
-      events.length = length;
-      return fetching.then(() => this.again(attempt, { askedLog: undefined, isFetched: true }));
-    }
+    return this.keyed.remember(call, call.command.run(context, call.params as never), session);
   }
 
   /** Runs a write about a closed session, unless this process remembers its key. */

@@ -4,6 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import * as z from "zod";
+import { Failure } from "../../../src/core/failure.ts";
 import { LEAF_MARKER } from "../../../src/core/format/node-reader.ts";
 import { declarations } from "../../../src/handlers/shared/declarations.ts";
 import { assistant, user } from "../../support/drafts.ts";
@@ -39,6 +40,43 @@ test("every change has a result that says where it is, but for one, and so in Pi
   // As Pi has them.
   for (const id of ["3", "4"]) expect([reply(id).success, "data" in reply(id)]).toEqual([true, false]);
   expect(appended().map(({ durability }) => durability)).toEqual([undefined, "local", "local", "local"]);
+});
+
+test("losses that cannot be asked for count as unknown", async () => {
+  const rowsOf = async (): Promise<never> => {
+    throw new Failure("storage_failed", "test: a damaged page", { fleet: true });
+  };
+  const one = await new FleetServer([], { adminQueries: { rowsOf } as never }).start();
+  await one.append("one");
+  expect((await one.result("get_health")).fleet).toMatchObject({ away: null, lacking: null, commits: 0 });
+});
+
+test("writes that wait behind one that no database answered fail with it, each once, and later ones are tried anew", async () => {
+  const one = new FleetServer();
+  const { sessionFile, sessionId } = await one.make(["one"]);
+  await one.start("--session", sessionFile);
+  await one.state();
+  const { fleet } = one;
+  one.loses();
+  let answer = (): void => {};
+  const hung = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  fleet.turns = () => hung;
+  fleet.calls.length = 0;
+  const writes = ["two", "three", "four"];
+  for (const id of writes) one.wire.ask(id, "append", { entries: entriesOf(id) });
+  one.wire.ask("read", "get_entries", {});
+  await vi.waitFor(() => expect(fleet.calls).toEqual(["take"]));
+  answer();
+  for (const id of writes) {
+    const { data } = (await one.wire.reply(id)).error;
+    expect(data).toMatchObject({ name: "storage_failed", fleet: true, retryable: true });
+  }
+  expect([idsOf((await one.wire.reply("read")).result), fleet.calls]).toEqual([["one"], ["take"]]);
+  one.heals();
+  await one.append("five");
+  expect(one.inFleet(sessionId)).toEqual(["one", "five"]);
 });
 
 test("a session that a host has left is given to the fleet within seconds after that is back", async () => {

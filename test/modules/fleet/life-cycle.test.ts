@@ -15,6 +15,7 @@ import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { runHere } from "../../support/verbs.ts";
 import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "./support/sql-machines.ts";
 
 const STORES = ["jsonl", "v2"];
@@ -325,6 +326,27 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
     writeFileSync(path, readFileSync(path, "utf8").replace("carried", "second"));
     expect((await one.wire.failure("import_session", { path })).message).toMatch(/Nothing was changed. Try again/);
     expect(await seenBy(one, { here: true, query: "second" })).toEqual([]);
+  });
+
+  test("a session that another machine deleted is in the trash of each, and comes back by a part of its name", async () => {
+    const [one, two] = [await suite.machine(), await suite.machine()];
+    const { sessionId } = await suite.make(one, "text");
+    await one.wire.result("switch_session", { sessionId });
+    await one.wire.result("set_session_name", { name: "Fix the parser" });
+    await suite.leave(one.wire, sessionId);
+    await one.wire.result("delete_session", { sessionId });
+    const deleted = { sessionId, name: "Fix the parser", firstMessage: "text", messageCount: 2 };
+    const trash = ({ wire }: Machine) => wire.result("list_trash");
+    expect(await trash(one)).toMatchObject({ items: [{ ...deleted, itemPath: expect.any(String) }], total: 1 });
+    expect(await trash(two)).toMatchObject({ items: [{ ...deleted, itemPath: null }], total: 1, totalBytes: 0 });
+    const heal = meddle(two.fleet, () => AWAY);
+    expect(await trash(two)).toMatchObject({ items: [], limited: expect.stringContaining("test: away") });
+    heal();
+    const variables = { PI_FLEET_URL: suite.url };
+    const { status, stderr } = await runHere(two.place, ["restore", "parser"], { variables });
+    expect(`${status} ${stderr}`).toBe("0 ");
+    expect((await trash(two)).items).toEqual([]);
+    expect(await suite.read(one, { sessionId })).toContain("answer to text");
   });
 
   test.each(["job", "a name of two words", "jobs-1"])(

@@ -137,6 +137,26 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await scene.play("leaves; next begins beside; next asks; next told");
   });
 
+  test("the number of lost entries is that of those acknowledged here, however many others have written since", async () => {
+    // Two commits of three entries are lost.
+    const scene = await play(kind, "writes 0; writes 1 2; writes 3; closes; promote 2; leaves");
+    const { disk, file, journal } = scene.one;
+    await scene.play("two has 0; two writes 7<0; two writes 8<7; two writes 9<8; two writes 10<9; two closes; leaves");
+    disk.rename(file, `${file}.away`);
+    await scene.play("has 0 7<0 8<7 9<8 10<9; asks; told lost_entries");
+    expect(scene.log.damage[0].reason).toMatch(/, 3 of them\. /);
+    expect(journal.ends.all()).toMatchObject([{ lost: 3, isLeast: false }]);
+    await scene.play("writes 11<10; writes 12<11");
+    // A record that does not go back to a commit that is there has the least number.
+    const [record] = journal.ends.all().filter(({ lost }) => lost === undefined);
+    const isThere = (): boolean => false;
+    expect(journal.ends.countLost(SESSION, isThere)).toEqual({ entries: 2, isLeast: true });
+    expect(journal.ends.countLost(SESSION, (last) => last !== record.last && !isThere())).toEqual({
+      entries: 1,
+      isLeast: false,
+    });
+  });
+
   test.each(Object.entries(SCENES))("%s", async (_, script) => void (await play(kind, script)));
 
   test.each(["nothing", "above"] as const)(

@@ -55,7 +55,7 @@ const SCENES: Readonly<Record<string, string>> = {
     ${RESTORED}; one gone [third]; one tells restore = sessions.@third.outcome:refused ~ Its file is gone
     db ${said("s")} => text a1 a2; one fleet verify = status:3`,
   "that nobody can give back any more is said with the number, until a person removes the record": `
-    ${RESTORED}; one reverts [third]; one tells restore = sessions.@third.outcome:refused ~ has at least 2 of the entries
+    ${RESTORED}; one reverts [third]; one tells restore = sessions.@third.outcome:refused ~ has 2 of the entries
     one fleet verify = status:3; one obeys; ${ALL_BACK}`,
   "is recognised of sessions that fleet import brought in, wherever their files are, and restore gives them back": `
     db select keep(); one imports; one fleet verify = status:0 ~ has every entry that was acknowledged

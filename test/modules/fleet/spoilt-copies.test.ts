@@ -4,6 +4,7 @@ import {
   appendFileSync,
   cpSync,
   existsSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -37,7 +38,14 @@ const DAMAGE: Readonly<Record<string, (file: string) => void>> = {
   removed: (file) => rmSync(file, { recursive: true }),
   // By a process that was killed then.
   "put aside": (file) => renameSync(file, `${file}.spoilt.bak`),
+  "replaced by a folder": (file) => {
+    rmSync(file, { recursive: true });
+    mkdirSync(file);
+  },
 };
+
+/** The keys of a write after the damage: none, a new one, and that of the last write before it. */
+const KEYS = [undefined, "new", "two"];
 
 const machine = (store: string, more: object = {}) => new FleetServer(["--store", store], { leasesEnd: true, ...more });
 const sessionsIn = (folder: string): string[] => readdirSync(folder).filter((name) => /\.(jsonl|v2)$/.test(name));
@@ -68,19 +76,34 @@ describe.each(["jsonl", "v2"])("a copy (%s)", (store) => {
     },
   );
 
-  test.each(Object.keys(DAMAGE))(
-    "that is %s while a server has it open comes again with the next write",
-    async (how) => {
+  test.each(
+    Object.keys(DAMAGE).flatMap((how) =>
+      KEYS.flatMap((key) => [false, true].map((isNew) => [how, key, isNew] as const)),
+    ),
+  )(
+    "that is %s while a server has it open comes again with the next write (key: %s, opened anew: %s)",
+    async (how, idempotencyKey, isOpenedAnew) => {
       const one = await machine(store).start();
-      await one.append("one");
-      await one.append("two");
+      const write = (id: string, key?: string): Promise<Json> =>
+        one.result("append", { entries: entriesOf(id), idempotencyKey: key });
+      await write("one");
+      const first = await write("two", "two");
       const { sessionFile, sessionId } = await one.state();
+      if (isOpenedAnew) {
+        await one.end();
+        await one.start("--session", sessionFile);
+        await one.state();
+      }
       DAMAGE[how](sessionFile);
-      await one.append("three");
-      expect([await one.ids(), one.inFleet(sessionId)]).toEqual(Array(2).fill(["one", "two", "three"]));
+      const { entryIds } = await write("three", idempotencyKey);
+      const isRepeat = idempotencyKey === "two";
+      expect(entryIds).toEqual(isRepeat ? first.entryIds : ["three"]);
+      const entries = ["one", "two", ...(isRepeat ? [] : ["three"])];
+      expect(one.inFleet(sessionId)).toEqual(entries);
+      if (!isRepeat) expect(await one.ids()).toEqual(entries);
       await one.end();
       await one.start("--session", sessionFile);
-      expect(await one.ids()).toEqual(["one", "two", "three"]);
+      expect(await one.ids()).toEqual(entries);
       expect(sessionsIn(dirname(sessionFile))).toHaveLength(1);
     },
   );

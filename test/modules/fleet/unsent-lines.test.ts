@@ -626,6 +626,20 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(await adminOf(one).listLosses()).toMatchObject([{ sessionId: SESSION, entries: null }]);
   });
 
+  test("fleet push says what is lost, and where its record is, also after the session was written to", async () => {
+    const one = machineOf(fleetOf("a"), new FaultDisk());
+    const log = one.create();
+    await written(log, 0);
+    const { end, ...acknowledged } = one.journal.ends.of(SESSION) as AcknowledgedEnd;
+    const nowhere = "0".repeat(64);
+    const lost = { entries: 1, isLeast: false };
+    one.journal.ends.keepLoss({ ...acknowledged, end: { ...end, chain: nowhere }, last: nowhere }, lost);
+    await written(log, 1);
+    log.close();
+    const message = expect.stringMatching(/has 1 of the entries that were acknowledged .*; remove \S+\.lost\.jsonl/);
+    expect(await pushed(one)).toMatchObject([{ sessionId: SESSION, outcome: "refused", message }]);
+  });
+
   test.each([
     ["another database", fleetOf("b")],
     ["another tenant", fleetOf("a", "acme")],

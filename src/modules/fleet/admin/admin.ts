@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { toStorageFailure } from "../../../core/errno.ts";
-import { Failure } from "../../../core/failure.ts";
+import { Failure, isAway } from "../../../core/failure.ts";
 import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
 import type { Listed, Progress } from "../../../core/ports/catalog.ts";
 import type { Fleet, FleetDescription, FleetEnd, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
@@ -27,8 +27,15 @@ import { LF } from "../../../storage/log/lines.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { computeEnd, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { parseDescription } from "../postgres/fact-parts.ts";
-import { isAway, makeAwayFailure, requireFailure } from "../postgres/failures.ts";
-import { type AcknowledgedEnd, hasEnd, hashLine, hasLast, type RecordedEnd } from "../replica/acknowledged-ends.ts";
+import { makeAwayFailure, requireFailure } from "../postgres/failures.ts";
+import {
+  type AcknowledgedEnd,
+  hasEnd,
+  hashLine,
+  hasLast,
+  type LostCount,
+  type RecordedEnd,
+} from "../replica/acknowledged-ends.ts";
 import { fetchAttachments, uploadMissingAttachments } from "../replica/attachments.ts";
 import { readUploadLines as linesIn } from "../replica/batch.ts";
 import { CopyFacts } from "../replica/facts.ts";
@@ -53,6 +60,9 @@ const INDEXED_AT_ONCE = 8 << 20;
 /** The sentence about a copy that was uploaded and whose entries the database may lack all the same. */
 const MAY_LACK =
   "The database may still lack entries that were acknowledged here: its connection was lost, or others changed it meanwhile. Run this again.";
+
+const NONE: LostCount = { entries: 0, isLeast: false };
+const UNKNOWN = { entries: null, isLeast: false } as const;
 
 /** Digests that a message names, at most. */
 const MOST_NAMED = 3;
@@ -160,25 +170,26 @@ export class FleetAdminService implements FleetAdmin {
     for (const one of ends) {
       const row = rows.get(one.sessionId);
       // If its rows are damaged, it is unknown.
-      const [entries] = (await readIfUndamaged(fleet, async () => [await this.countLost(one, row)])) ?? [null];
-      if (entries !== 0) lacking.push(toSessionLoss(one, entries));
+      const lost = (await readIfUndamaged(fleet, () => this.countLost(one, row))) ?? UNKNOWN;
+      if (lost.entries !== 0) lacking.push(toSessionLoss(one, lost));
     }
     return lacking;
   }
 
-  private describeLoss({ entries, at, record }: SessionLoss): string {
-    return `Neither the database nor the copy here has ${entries === null ? "some" : `at least ${entries}`} of the entries that were acknowledged here until ${at}. If no other machine and no backup has them, they are lost; remove ${record} to have this said no more.`;
+  private describeLoss({ entries, isLeast, at, record }: SessionLoss): string {
+    const some = entries === null ? "some" : `${isLeast ? "at least " : ""}${entries}`;
+    return `Neither the database nor the copy here has ${some} of the entries that were acknowledged here until ${at}. If no other machine and no backup has them, they are lost; remove ${record} to have this said no more.`;
   }
 
-  /** Returns how many entries before an acknowledged end the fleet lacks; null if the copy is no proof. */
-  private async countLost(recorded: RecordedEnd, row?: FleetRow): Promise<number | null> {
-    const { sessionId, sessionPath, end, last, lost } = recorded;
+  /** Returns how many entries before an acknowledged end the fleet lacks. */
+  private async countLost(recorded: RecordedEnd, row?: FleetRow): Promise<LostCount> {
+    const { sessionId, sessionPath, end, last, lost, isLeast = true, record } = recorded;
     const { fleet } = this.place;
-    if (!row || row.state === "filling") return end.entries;
-    if (row.state === "deleted" || isSameEnd(row.end, end)) return 0;
+    if (!row || row.state === "filling") return { entries: end.entries, isLeast: false };
+    if (row.state === "deleted" || isSameEnd(row.end, end)) return NONE;
     if (last !== undefined && row.end.entries > end.entries)
       for await (const [line] of fleet.lines(sessionId, end.entries - 1, end.entries))
-        if (hashLine(line) === last) return 0;
+        if (hashLine(line) === last) return NONE;
     const there = new Set<string>();
     let reached = NOTHING;
     for await (const lines of fleet.lines(sessionId, 0, row.end.entries)) {
@@ -186,14 +197,17 @@ export class FleetAdminService implements FleetAdmin {
       reached = extendEnd(reached, lines.slice(0, Math.max(0, end.entries - reached.entries)));
     }
     // They may be in a branch, which another machine or a person has added.
-    if (isSameEnd(reached, end) || (last !== undefined && there.has(last))) return 0;
-    if (lost !== undefined) return lost;
+    if (isSameEnd(reached, end) || (last !== undefined && there.has(last))) return NONE;
+    if (lost !== undefined) return { entries: lost, isLeast };
     const log = this.openQuietly(sessionPath);
     try {
       const isOne = log?.header.id === sessionId && log.nodes.count >= end.entries;
       if (!log || !isOne || !isSameEnd(computeEnd(log, end.entries, NOTHING), end))
-        return row.end.entries < end.entries ? end.entries - row.end.entries : null;
-      return linesIn(log, 0, end.entries).filter((line) => !there.has(hashLine(line))).length;
+        return this.place.options.journal.ends.countLost(sessionId, (hash) => there.has(hash), record);
+      return {
+        entries: linesIn(log, 0, end.entries).filter((line) => !there.has(hashLine(line))).length,
+        isLeast: false,
+      };
     } finally {
       log?.close();
     }
@@ -305,9 +319,9 @@ export class FleetAdminService implements FleetAdmin {
     return pushed;
   }
 
-  /** Returns whether a copy has the last line that was acknowledged of its session. */
-  private isInCopy({ sessionId, sessionPath }: SessionLoss): boolean {
-    const end = this.place.options.journal.ends.of(sessionId);
+  /** Returns whether a copy has the last line of those that the database lacks. */
+  private isInCopy({ sessionPath, record, at }: SessionLoss): boolean {
+    const end = this.place.options.journal.ends.all().find((one) => one.record === record && one.at === at);
     const log = this.openQuietly(sessionPath);
     try {
       return end !== undefined && log !== undefined && (hasEnd(log, end) || hasLast(log, end));
@@ -614,8 +628,9 @@ function refuseLocal({ sessionId, sessionPath, state }: CheckedCopy): FleetPushe
   return { sessionId, sessionPath, outcome: "refused", message };
 }
 
-function toSessionLoss({ sessionId, sessionPath, at, record }: RecordedEnd, entries: number | null): SessionLoss {
-  return { sessionId, sessionPath, entries, at, record };
+function toSessionLoss(of: RecordedEnd, { entries, isLeast }: LostCount | typeof UNKNOWN): SessionLoss {
+  const { sessionId, sessionPath, at, record } = of;
+  return { sessionId, sessionPath, entries, ...(isLeast ? { isLeast } : {}), at, record };
 }
 
 /** Returns the path of a session whose header gives none. */

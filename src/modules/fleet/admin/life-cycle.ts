@@ -4,8 +4,8 @@
  * leaves the fleet as before, and the next opening moves the copy back.
  */
 
-import { describeUnchanged, Failure } from "../../../core/failure.ts";
-import { parseSessionHeader } from "../../../core/format/entry.ts";
+import { describeUnchanged, Failure, isAway } from "../../../core/failure.ts";
+import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
 import type { FleetDescription, FleetEnd } from "../../../core/ports/fleet.ts";
 import type { AdminQueries, SessionDisposition } from "../../../core/ports/fleet-admin-queries.ts";
 import type { FoundInTrash, LifeCycle, MovedSession, Where } from "../../../core/ports/lifecycle.ts";
@@ -16,11 +16,14 @@ import { useAndClose } from "../../../storage/fs/files.ts";
 import type { SessionPlace } from "../../../storage/lifecycle/bring.ts";
 import { getPreviousCwd } from "../../../storage/lifecycle/header-lines.ts";
 import { computeEndInTurns, isSameEnd, NOTHING } from "../postgres/ends.ts";
-import { getFailureReason, isAway, makeLockedFailure, makeUnfitFailure } from "../postgres/failures.ts";
+import { getFailureReason, makeLockedFailure, makeUnfitFailure } from "../postgres/failures.ts";
 import { resolveWholeId } from "../replica/arrival.ts";
 import { makeElsewhereFailure } from "../replica/refusals.ts";
 import { identifyFleet, uploadFrom } from "../replica/uploads.ts";
 import { bringCopy, toWhereabouts, type WhereaboutsPlace } from "../replica/whereabouts.ts";
+
+/** Deleted sessions that the trash lists, at most. */
+const MOST_DELETED = 1000;
 
 export interface LifeCyclePlace extends WhereaboutsPlace {
   readonly adminQueries: AdminQueries;
@@ -29,6 +32,8 @@ export interface LifeCyclePlace extends WhereaboutsPlace {
   /** Returns the ids of the session in a file, and of those within another agent's. */
   idsIn(file: string): readonly string[];
   isArchived(file: string): boolean;
+  /** Returns the path that a copy of a session gets. */
+  placeFor(header: SessionHeader): { readonly path: string };
   /** Fetches or updates a session, and moves it to its place unless it may be open, if the fleet has it. */
   arrive(sessionId: string, mayBeOpen: boolean): Promise<void>;
 }
@@ -71,6 +76,17 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
         if (back) return back;
         throw error;
       }
+    },
+    async deletedElsewhere() {
+      const here = new Set(own.trash().map(({ sessionId }) => sessionId));
+      const deleted = (await place.adminQueries.deleted(MOST_DELETED)).filter(({ id }) => !here.has(id));
+      return deleted.map(({ id, headerLine, bytes, messages, ...session }) => ({
+        ...session,
+        sessionId: id,
+        sessionPath: place.placeFor(toReadableHeader(parseSessionHeader(headerLine) ?? { type: "session", id })).path,
+        sizeBytes: bytes,
+        messageCount: messages,
+      }));
     },
     archive: (file, options) => move(file, (now) => own.archive(now, options)),
     unarchive: (file, options) => move(file, (now) => own.unarchive(now, options)),

@@ -31,11 +31,6 @@ export function getFailureReason({ text: { what, advice } }: Failure): string {
   return [what, advice].filter(Boolean).join(" ");
 }
 
-/** Returns whether an error means that the fleet did not answer. */
-export function isAway(error: unknown): boolean {
-  return error instanceof Failure && error.name === "storage_failed" && error.details.fleet === true && error.retryable;
-}
-
 /** Returns the failure of a commit that met a conflict at each attempt. */
 export function makeTooSlowFailure(): Failure {
   return new Failure(

@@ -3,7 +3,7 @@
  * poolers which share connections by transaction work. Values are always parameters.
  */
 
-import type { Failure } from "../../../core/failure.ts";
+import { type Failure, isAway } from "../../../core/failure.ts";
 import type {
   Fleet,
   FleetAttachment,
@@ -36,7 +36,7 @@ import {
 } from "./connections.ts";
 import { isSameEnd, NOTHING, parseEnd } from "./ends.ts";
 import { dropSearchFacts, dropWords, isFound, toDescriptionRow, toStorableText } from "./fact-parts.ts";
-import { isAway } from "./failures.ts";
+
 import { parseStoredHead } from "./heads.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";

@@ -9,6 +9,7 @@ import type {
   AdminQueries,
   BehindSession,
   CheckedRow,
+  DeletedSession,
   FleetRow,
   OnUnreadable,
   SessionDisposition,
@@ -19,10 +20,16 @@ import { CLAIM } from "./append-statement.ts";
 import { BULK_TIMEOUT, type Connections, toSqlFailure } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
 import { parseEnd } from "./ends.ts";
-import { makeFactParts, makeWordlessCondition, toDescriptionRow, toStorableText } from "./fact-parts.ts";
+import {
+  makeFactParts,
+  makeWordlessCondition,
+  parseDescription,
+  toDescriptionRow,
+  toStorableText,
+} from "./fact-parts.ts";
 import { makeBeginsAgainCondition, makeNotedWordsStatement, SESSION_ROWS } from "./schema.ts";
 import { makeServerColumn } from "./server-fact.ts";
-import { HOLDER, parseHolderRow, type SqlRow, SqlValues } from "./sql-values.ts";
+import { HOLDER, makeTimeColumn, parseHolderRow, type SqlRow, SqlValues } from "./sql-values.ts";
 
 /** Sessions that are found together. */
 const ROWS_AT_ONCE = 50;
@@ -174,6 +181,22 @@ export class SqlAdminQueries implements AdminQueries {
     }
     const sentence = "Others took the session each time before it could be taken from them. Try again.";
     throw new Failure("storage_failed", sentence, { fleet: true });
+  }
+
+  async deleted(most: number): Promise<readonly DeletedSession[]> {
+    const rows = await this.connections.read({
+      text: `select s.id, s.header, s.bytes, s.messages, ${makeTimeColumn("s.deleted_at")} as deleted_at, d.facts
+        from pi_fleet.session s left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+        where s.tenant = $1 and s.state = 2 and s.removed_at is null and s.entries > 0
+        order by s.deleted_at desc limit $2`,
+      values: [this.tenant, most],
+    });
+    return rows.map((row) => {
+      const { name = null, firstMessage = null } = parseDescription(row.facts) ?? {};
+      const deletedAt = new Date(Number(row.deleted_at)).toISOString();
+      const numbers = { bytes: Number(row.bytes), messages: Number(row.messages) };
+      return { id: String(row.id), headerLine: row.header as Uint8Array, deletedAt, ...numbers, name, firstMessage };
+    });
   }
 
   async deletedIdsBeginning(beginning: string, most: number): Promise<readonly string[]> {

@@ -20,11 +20,14 @@ export interface AcknowledgedEnd {
   /** The path that its copy had then. */
   readonly sessionPath: string;
   readonly end: FleetEnd;
+  /** Number of entries before those that were acknowledged with it; missing in records of older programs. */
+  readonly first?: number;
   readonly durability: NonNullable<ReplicaStatus["durability"]>;
   /** Number of its entries in the database. */
   readonly had: number;
-  /** Number of entries that no place has any more; only in the record of a loss. */
+  /** Number of entries that no place has any more, or the least one; only in the record of a loss. */
   readonly lost?: number;
+  readonly isLeast?: boolean;
   /** SHA-256 of its last line: identifies the end without reading the session. */
   readonly last?: string;
   /** The database server that had it, if known. */
@@ -35,13 +38,20 @@ export interface AcknowledgedEnd {
   readonly at: string;
 }
 
-/** Maximum bytes of a record to which ends are appended; a longer one is rewritten with its last end. */
+/** Maximum bytes of a record to which ends are appended; a longer one is rewritten with its last ends. */
 const MOST_BYTES = 1 << 15;
+const MOST_KEPT = 24;
 /** Digits of a name that stand for the session, and for the fleet. */
 const [OF_SESSION, OF_FLEET] = [32, 16];
 const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}-[0-9a-f]{${OF_FLEET}}(?:\\.lost)?\\.jsonl$`);
 /** The end of the name of a record whose entries are nowhere any more. */
 const LOST = ".lost.jsonl";
+
+/** A number of lost entries. `isLeast`: there may be more. */
+export interface LostCount {
+  readonly entries: number;
+  readonly isLeast: boolean;
+}
 
 /** An end, and the path of its record. */
 export interface RecordedEnd extends AcknowledgedEnd {
@@ -87,16 +97,40 @@ export class AcknowledgedEnds {
 
   private write(acknowledged: AcknowledgedEnd, file = this.filesOf(acknowledged.sessionId)[0]): void {
     const { disk } = this;
-    const line = toBytes(`${JSON.stringify(acknowledged)}\n`);
+    const ends = [acknowledged];
     if (exists(disk, file)) {
       const fd = disk.openAppend(file);
       try {
-        if (disk.infoOf(fd).size < MOST_BYTES) return writeAll(disk, fd, line);
+        if (disk.infoOf(fd).size < MOST_BYTES) return writeAll(disk, fd, toLines(ends));
       } finally {
         closeQuietly(disk, fd);
       }
+      ends.unshift(...this.read(file).slice(0, MOST_KEPT).reverse());
     } else disk.makeFolder(this.folder);
-    putInPlaceNow(disk, file, line, { replace: true, sync: false });
+    putInPlaceNow(disk, file, toLines(ends), { replace: true, sync: false });
+  }
+
+  /**
+   * Returns how many of the entries that were acknowledged here are lost, by the ends in the record of a session. A commit is in a
+   * database as a whole or not at all. `isThere`: whether the last line of a commit is there, by its SHA-256.
+   */
+  countLost(sessionId: string, isThere: (last: string) => boolean, record?: string): LostCount {
+    const files = record === undefined ? this.filesOf(sessionId) : [record];
+    const ends = files.map((file) => this.read(file)).find(({ length }) => length > 0) ?? [];
+    let entries = 0;
+    let before = Number.POSITIVE_INFINITY;
+    for (const { end, last, first } of ends) {
+      if (last === undefined || first === undefined) break;
+      if (isThere(last)) return { entries: Math.max(1, entries), isLeast: false };
+      entries += Math.max(0, Math.min(before, end.entries) - first);
+      before = Math.min(before, first);
+    }
+    return { entries: Math.max(1, entries), isLeast: before > 0 };
+  }
+
+  /** Returns the SHA-256 of the last lines of the commits in the record of a session. */
+  lastLines(sessionId: string): ReadonlySet<string> {
+    return new Set(this.filesOf(sessionId).flatMap((file) => this.read(file).flatMap(({ last }) => last ?? [])));
   }
 
   /** Returns the last end of a session; undefined if there is no record, or the disk refuses to read it. */
@@ -112,10 +146,10 @@ export class AcknowledgedEnds {
    * Puts the end of a session into the record of its losses, so that the loss is reported until a person removes that. Never
    * throws.
    */
-  keepLoss(acknowledged: AcknowledgedEnd, lost: number): void {
+  keepLoss(acknowledged: AcknowledgedEnd, { entries, isLeast }: LostCount): void {
     const files = this.filesOf(acknowledged.sessionId);
     try {
-      this.write({ ...acknowledged, lost }, files[0].replace(/\.jsonl$/, LOST));
+      this.write({ ...acknowledged, lost: entries, isLeast }, files[0].replace(/\.jsonl$/, LOST));
       for (const file of files) removeQuietly(this.disk, file);
     } catch {
       // It is reported until the next acknowledgement.
@@ -217,11 +251,23 @@ export function hasEnd(log: Log, { end: { entries }, last }: AcknowledgedEnd): b
   return log.nodes.count >= entries && (last === undefined || hashLine(log.read(entries - 1)) === last);
 }
 
+/** Returns which of some lines, by their SHA-256, a log has, at whichever place. */
+export function findLines(log: Log, hashes: ReadonlySet<string>): ReadonlySet<string> {
+  const found = new Set<string>();
+  for (let position = log.nodes.count - 1; found.size < hashes.size && position >= 0; position--) {
+    const hash = hashLine(log.read(position));
+    if (hashes.has(hash)) found.add(hash);
+  }
+  return found;
+}
+
 /** Returns whether a log has the last line before an acknowledged end, at whichever place. */
 export function hasLast(log: Log, { last }: AcknowledgedEnd): boolean {
-  for (let position = log.nodes.count - 1; last !== undefined && position >= 0; position--)
-    if (hashLine(log.read(position)) === last) return true;
-  return false;
+  return last !== undefined && findLines(log, new Set([last])).size > 0;
+}
+
+function toLines(ends: readonly AcknowledgedEnd[]): Uint8Array {
+  return toBytes(ends.map((end) => `${JSON.stringify(end)}\n`).join(""));
 }
 
 function parsedEnd(line: Uint8Array): AcknowledgedEnd | undefined {

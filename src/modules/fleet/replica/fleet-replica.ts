@@ -7,13 +7,12 @@
  */
 
 import { toStorageFailure } from "../../../core/errno.ts";
-import { Failure } from "../../../core/failure.ts";
+import { Failure, isAway } from "../../../core/failure.ts";
 import type { FleetBatch, FleetEnd, FleetSession, LeaseResult } from "../../../core/ports/fleet.ts";
 import type { Replica, ReplicaStatus } from "../../../core/ports/replica.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { computeEnd, fetchLinesBetween, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import {
-  isAway,
   makeAwayFailure,
   makeOvertakenFailure,
   makeTooSlowFailure,
@@ -22,7 +21,7 @@ import {
   toLeaseFailure,
   toQuarantinedFailure,
 } from "../postgres/failures.ts";
-import { type AcknowledgedEnd, hasEnd, hashLine, hasLast } from "./acknowledged-ends.ts";
+import { type AcknowledgedEnd, findLines, hasEnd, hashLine } from "./acknowledged-ends.ts";
 import { fetchMissing } from "./attachments.ts";
 import { isLong, prepareStep, readUploadLines } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
@@ -282,7 +281,8 @@ export class FleetReplica implements Replica, ReplicaStatus {
     known.settle();
     if (!hasEntries) return;
     await pending.end();
-    this.noteAcknowledged(log.durableCount);
+    // They were noted when they were acknowledged.
+    this.noteAcknowledged(log.durableCount, log.durableCount);
   }
 
   /** Notes durably that the fleet lacks entries that hosts of this machine got an acknowledgement for, if it does. */
@@ -300,16 +300,18 @@ export class FleetReplica implements Replica, ReplicaStatus {
   private reportLoss(): void {
     const { acknowledged, pending, log, known, options } = this;
     if (!acknowledged || pending.hasEntries || hasEnd(log, acknowledged)) return;
-    const { end, at } = acknowledged;
-    if (hasLast(log, acknowledged)) {
+    const { ends } = options.journal;
+    const there = findLines(log, ends.lastLines(this.id));
+    if (acknowledged.last !== undefined && there.has(acknowledged.last)) {
       // Another machine added it to the fleet.
-      this.noteAcknowledged(known.entries);
+      this.noteAcknowledged(known.entries, known.entries);
       return;
     }
-    const lost = Math.max(1, end.entries - known.entries);
-    const reason = `Entries that were acknowledged here until ${at} are neither in the fleet's database nor in the session's file, ${lost} of them or more. list_kept has those that could be read, and a backup may have them. fleet verify names them until they are there or a person removes their record.`;
+    const lost = ends.countLost(this.id, (last) => there.has(last));
+    const count = `${lost.entries} of them${lost.isLeast ? " or more" : ""}`;
+    const reason = `Entries that were acknowledged here until ${acknowledged.at} are neither in the fleet's database nor in the session's file, ${count}. list_kept has those that could be read, and a backup may have them. fleet verify names them until they are there or a person removes their record.`;
     log.addDamage({ kind: "lost_entries", line: 0, byteOffset: 0, length: 0, reason, salvaged: false });
-    options.journal.ends.keepLoss(acknowledged, lost);
+    ends.keepLoss(acknowledged, lost);
     this.acknowledged = undefined;
   }
 
@@ -338,8 +340,11 @@ export class FleetReplica implements Replica, ReplicaStatus {
     }
   }
 
-  /** Notes that the host gets an acknowledgement for the first `count` entries. Never throws. */
-  private noteAcknowledged(count: number): void {
+  /**
+   * Notes that the host gets an acknowledgement for the first `count` entries, and had none for those after `first`. Never
+   * throws.
+   */
+  private noteAcknowledged(count: number, first: number): void {
     const { log, known, options, id, lease } = this;
     if (log.file === null || this.isReplaced) return;
     // An imported file may have less than was acknowledged before.
@@ -355,14 +360,18 @@ export class FleetReplica implements Replica, ReplicaStatus {
     }
     const { durability = "primary" } = this;
     const place = { sessionId: id, sessionPath: log.file, server: lease.server };
-    this.acknowledged = options.journal.ends.note({ ...place, end: this.notedEnd, last, durability, had: known.had });
+    const noted = { end: this.notedEnd, first, last, durability, had: known.had };
+    this.acknowledged = options.journal.ends.note({ ...place, ...noted });
   }
 
   confirm(): Promise<void> | undefined {
     const { log, commit } = this;
     const isThere = this.known.entries >= log.durableCount && !commit.isOvertaken;
     if (!log.persisted || log.readOnly || isThere) return undefined;
-    return this.confirmNow().then(() => this.noteAcknowledged(log.durableCount));
+    return this.confirmNow().then(() => {
+      const { durableCount } = log;
+      this.noteAcknowledged(durableCount, Math.min(durableCount, this.acknowledged?.end.entries ?? 0));
+    });
   }
 
   private async confirmNow(isPatient = true): Promise<void> {
@@ -588,7 +597,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
         if (pending.hasEntries && pending.missingLines().length === 0) await pending.end();
         else if (pending.hasEntries) this.lease.note("doubts");
       }
-      this.noteAcknowledged(count);
+      this.noteAcknowledged(count, before);
       this.hasReplicated = true;
     } catch (error) {
       this.lease.note("doubts");
@@ -597,7 +606,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
         try {
           await this.goOnAlone(count);
           this.hasReplicated = true;
-          return this.noteAcknowledged(count);
+          return this.noteAcknowledged(count, before);
         } catch (refused) {
           failure = refused;
         }

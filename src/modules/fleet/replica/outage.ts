@@ -3,9 +3,8 @@
  * just failed to answer: it is asked in the background until it answers, and only a later call asks it again.
  */
 
-import { Failure } from "../../../core/failure.ts";
+import { Failure, isAway } from "../../../core/failure.ts";
 import type { Fleet } from "../../../core/ports/fleet.ts";
-import { isAway } from "../postgres/failures.ts";
 
 /** Milliseconds within which a reachable database answers. */
 const ANSWERS_WITHIN = 1000;

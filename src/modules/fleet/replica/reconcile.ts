@@ -9,6 +9,7 @@ import { areSameBytes, parse, trimLine } from "../../../core/json/json.ts";
 import type { Fleet, FleetConflict, FleetEnd, JournaledSession } from "../../../core/ports/fleet.ts";
 import type { Log } from "../../../core/ports/store.ts";
 import { type BranchBase, findRepeats, makeBranch, makeLeafMarker } from "../../../core/session/added-branch.ts";
+import { KEY_WINDOW } from "../../../core/session/entries.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { isPlaceholder } from "../../../storage/quarantined-entries.ts";
 import { sha256 } from "../../../storage/v2/frame.ts";
@@ -162,8 +163,7 @@ async function branchOff(
   const pending = new Map(acknowledgedLines.map((line) => [idIn(line), line]));
   // The host has repeated some under their keys since, also before an earlier branch of them; a program has edited some that
   // the fleet has.
-  const since = readLinesAfter(base, journaled.from?.entries ?? common);
-  const repeats = findRepeats(since, [...acknowledgedLines, ...found], log.header.id);
+  const repeats = findRepeats(readUnseen(base, journaled), [...acknowledgedLines, ...found], log.header.id);
   const unrepeated = acknowledgedLines.filter((line) => !repeats.has(idIn(line)));
   // An earlier branch that the fleet lacks has them with other ids and parents.
   const branched = new Map(makeBranch(base, unrepeated, sha256, repeats).present.map((line) => [idIn(line), line]));
@@ -190,8 +190,13 @@ async function branchOff(
     // All that was acknowledged here is there, if under other ids.
     const line = theirs.at(-1) ?? (common > 0 ? log.read(common - 1) : undefined);
     const last = line && hashLine(line);
-    if (acknowledged)
-      options.journal.ends.note({ ...acknowledged, durability: "primary", end: there, last, had: there.entries });
+    if (acknowledged) {
+      const { entries } = there;
+      options.journal.ends.note({
+        ...acknowledged,
+        ...{ durability: "primary", end: there, first: entries, last, had: entries },
+      });
+    }
     return;
   }
   // An earlier branch was recorded but never made; another is made now.
@@ -251,7 +256,7 @@ export async function addPendingEntries(
       ...pending.filter((line) => !ids.has(idIn(line))),
     ]);
   }
-  const repeats = findRepeats(readLinesAfter(base, journaled?.from?.entries ?? 0), pending, log.header.id);
+  const repeats = findRepeats(readUnseen(base, journaled), pending, log.header.id);
   const left = pending.filter((line) => !repeats.has(idIn(line)));
   const branch = makeBranch(base, left, sha256, repeats);
   if (branch.lines.length === 0) return;
@@ -277,6 +282,18 @@ function findEdited({ log, count, theirs }: BranchBase, own: readonly Uint8Array
       return there !== undefined && !areSameBytes(trimLine(there), trimLine(line));
     }),
   );
+}
+
+/**
+ * Yields the lines of a base that this machine may not have seen when it acknowledged its pending entries: those after the end
+ * that the session had then. If an older state of the database was restored, that end is not in the base, and pending entries
+ * are compared like requests that arrive now.
+ */
+function readUnseen(base: BranchBase, journaled: JournaledSession | null | undefined): Generator<Uint8Array> {
+  const { log, count, theirs } = base;
+  const from = journaled?.from ?? NOTHING;
+  const isThere = from.entries <= count && isSameEnd(computeEnd(log, from.entries, NOTHING), from);
+  return readLinesAfter(base, isThere ? from.entries : Math.max(0, count + theirs.length - KEY_WINDOW));
 }
 
 /** Yields the lines of a base, one by one: there may be more than are held. */
