@@ -14,7 +14,7 @@ import { realEnv } from "../storage/system-env.ts";
 import { VERSION } from "../version.ts";
 import { parseArguments, parseMcpArguments, UsageError } from "./options.ts";
 import { writeStandardOutput } from "./terminal/standard-output.ts";
-import type { getRealTerminal } from "./terminal/streams.ts";
+import type { RealTerminal } from "./terminal/streams.ts";
 
 /**
  * Returns our standard output. Node writes to pipes synchronously, so a host that stops reading would keep us from
@@ -79,8 +79,6 @@ function verbFirst(words: readonly string[]): readonly string[] {
   const first = words.findIndex((word) => !OF_VERBS.test(word));
   return first < 1 ? words : [words[first], ...words.slice(0, first), ...words.slice(first + 1)];
 }
-
-type RealTerminal = ReturnType<typeof getRealTerminal>;
 
 /** Runs what prints. Returns its exit status, or that of a failure if the disk has not taken all that it printed. */
 async function printing(run: (terminal: RealTerminal) => Promise<number>): Promise<number> {

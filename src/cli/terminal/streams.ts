@@ -1,7 +1,7 @@
 /** The streams of this process as verbs use them. */
 
-import { Socket } from "node:net";
 import { createInterface } from "node:readline";
+import { Duplex } from "node:stream";
 import { isatty, ReadStream, WriteStream } from "node:tty";
 import { realDisk } from "../../storage/fs/disk.ts";
 import type { VerbWorld } from "../run-verb.ts";
@@ -10,7 +10,7 @@ import { runProgram } from "./programs.ts";
 import { openScreen, type Screen } from "./screen.ts";
 import { writeStandardOutput } from "./standard-output.ts";
 
-interface RealTerminal extends Pick<VerbWorld, "print" | "terminal"> {
+export interface RealTerminal extends Pick<VerbWorld, "print" | "terminal"> {
   /** The sentence for the person if the disk has not taken all that was printed. */
   readonly refusal: string | undefined;
 }
@@ -21,8 +21,8 @@ export function getRealTerminal(): RealTerminal {
   // The reader of our output may stop before the end, as `head` does; writers learn of that through their callbacks.
   for (const stream of [stdout, stderr]) stream.on("error", () => {});
   const print = async (text: string): Promise<boolean> => {
-    // Pipes and terminals fail only if their reader has gone.
-    if (stdout instanceof Socket) return new Promise((resolve) => stdout.write(text, (error) => resolve(!error)));
+    // Pipes and terminals, which are sockets to Node, fail only if their reader has gone.
+    if (stdout instanceof Duplex) return new Promise((resolve) => stdout.write(text, (error) => resolve(!error)));
     refusal ??= writeStandardOutput(realDisk, Buffer.from(text));
     return refusal === undefined;
   };
