@@ -278,6 +278,18 @@ test("a part of a name or, without one, of the first message, names a session in
     !   {...}`);
 });
 
+test("a name is taken as lists show it, with one space between its words", async () => {
+  const { place, say } = ready();
+  said(place, "019eeee1", "Spaced out.", "Two   spaces");
+  await say(`
+    $ show 'two spaces'
+    !0 two spaces is "Two spaces" (019eeee1).
+    {....}Spaced out.
+    $ rename 019eeee1 '  Three   spaces '
+    The name is now Three spaces.
+    $ archive 'Three spaces' ::`);
+});
+
 test("delete by a name asks, whatever is given with it", () =>
   ready().say(`
     $ delete 'Refactor auth' --yes

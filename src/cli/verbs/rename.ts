@@ -1,4 +1,4 @@
-import { show } from "../terminal/text.ts";
+import { escapeLine } from "../terminal/text.ts";
 import { askAbout, defineVerb } from "../verb.ts";
 
 export default defineVerb({
@@ -7,5 +7,5 @@ export default defineVerb({
   operands: ["<session>", "<name...>"],
   onInterrupt: "The session has its old name or the new one; list shows which.",
   run: askAbout("set_session_name", ({ operands }) => ({ name: operands.slice(1).join(" ") })),
-  print: (_result, { operands }) => [show`The name is now ${operands.slice(1).join(" ")}.`],
+  print: (_result, { operands }) => [`The name is now ${escapeLine(operands.slice(1).join(" "))}.`],
 });

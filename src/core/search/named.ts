@@ -4,7 +4,7 @@ import { Failure } from "../failure.ts";
 import { toBytes } from "../json/json.ts";
 import type { Catalog, Listed, Progress } from "../ports/catalog.ts";
 import { formatTime } from "./listing.ts";
-import { fold } from "./query.ts";
+import { fold as foldCase } from "./query.ts";
 
 /** Characters of the beginning of an id; with fewer, a word of a sentence or a slip of the hand names a session. */
 export const LEAST_OF_ID = 4;
@@ -76,6 +76,15 @@ export function filterByName<One extends Pick<Listed, "id" | "name" | "firstMess
   return [];
 }
 
+/** Returns a name as it is compared: in any case, and with one space between its words, as lists show it. */
+function fold(name: string): string {
+  return foldCase(joinWords(name));
+}
+
+function joinWords(name: string): string {
+  return name.trim().replace(/\s+/g, " ");
+}
+
 /** Returns whether a word is an id or names it by its beginning, also in capitals. */
 export function isIdBeginning(id: string, word: string): boolean {
   return id === word || (word.length >= LEAST_OF_ID && id.toLowerCase().startsWith(word.toLowerCase()));
@@ -83,7 +92,7 @@ export function isIdBeginning(id: string, word: string): boolean {
 
 /** Returns whether a word is the name of a session as it stands. */
 export function isNamed({ name }: Pick<Listed, "name">, word: string): boolean {
-  return name?.trim() === word.trim();
+  return name !== null && joinWords(name) === joinWords(word);
 }
 
 /** Returns what several sessions have in common that a word names, and what distinguishes them. */
