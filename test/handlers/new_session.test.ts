@@ -122,7 +122,7 @@ describe.each(["jsonl", "v2"])("in the store %s", (store) => {
     );
     const params = { name: "one", idempotencyKey: "make" };
     const made = await one.result("new_session", params);
-    expect((await two.result("new_session", params)).sessionId).not.toBe(made.sessionId);
+    expect((await two.result("new_session", params)).sessionId).toBe(made.sessionId);
     await append(one, user("one"));
     const { data } = await two.failure("append", { entries: [user("two")] });
     expect(data).toMatchObject({ name: "already_exists", sessionPath: made.sessionFile });

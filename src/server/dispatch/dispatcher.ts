@@ -401,8 +401,11 @@ export class Dispatcher implements Caller, SharingServer {
     return this.commits.whenDurable(lane, async () => {
       // A fork may copy a session with its own lane, but never changes there that may still be undone.
       const { sessionId } = call.params as { sessionId?: string };
-      if (sessionId !== undefined)
+      if (sessionId !== undefined) {
         await this.lanes.finish(this.workspace.openWith(sessionId) ?? sessionId, this.commits);
+        const named = this.workspace.openWith(sessionId);
+        if (named) this.sharing?.follow(named);
+      }
       const findKnown = async (): Promise<unknown> =>
         idempotencyKey === undefined ? undefined : this.keyed.ofReplacement(context, call, idempotencyKey);
       const known = await findKnown();

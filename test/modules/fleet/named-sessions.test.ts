@@ -247,26 +247,6 @@ describe.each(["jsonl", "v2"])("with copies as %s", (store) => {
       expect(two.inFleet(ID)).toEqual(["one", "two"]);
     },
   );
-
-  test("--fork whose --name cannot be written is let go, and the failure says where the fork is", async () => {
-    const { one, table } = await machinesWith();
-    const { fleet, lives } = one;
-    const own = fleet.append.bind(fleet);
-    let appends = 0;
-    const unfit = { kind: "unfit", reason: "a value", isOfValue: false } as const;
-    fleet.append = async (batch) => (++appends > 1 ? unfit : own(batch));
-    const { wire } = await one.start("--fork", ID, "--name", "named");
-    await wire.failure("get_state");
-    const fork = [...table.rows.keys()].find((id) => id !== ID) as string;
-    expect(lives.said.join()).toMatch(/^(?!.*Nothing was changed).*is there all the same/s);
-    expect(table.rows.get(fork)?.holder).toBe(null);
-    fleet.append = own;
-    await one.result("switch_session", { sessionId: fork });
-    await one.append("two");
-    await lives.end();
-    expect(table.linesOf(fork)).toHaveLength(2);
-    table.check();
-  });
 });
 
 test("--session-id begins no session where the fleet cannot be asked whether it has one", async () => {
