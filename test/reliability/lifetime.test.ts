@@ -14,7 +14,7 @@ import { simulatedWeeks } from "../support/long-use.ts";
 import { LINUX, needs } from "../support/needs.ts";
 import { isMarker } from "../support/proof.ts";
 import { Random } from "../support/random.ts";
-import { countingEnv, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { countingEnv, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import { startAndEnd, WAYS } from "../support/server-ends.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
@@ -80,21 +80,6 @@ test("after five minutes without a command others may write, and the next change
   const { leafId } = await wire.result("append", { entries: [user("again", { id: "again" })] });
   expect(leafId).toBe("again");
   expect((await wire.result("get_state")).lock).toEqual(expect.any(String));
-});
-
-test("a session that a server makes at its start stays locked, although no command has come for it", async () => {
-  const place = temporaryPlace();
-  const file = sessionFile(place, chain(3));
-  serveHere(["--fork", file, "--name", "forked", "--attach", "off"], { place });
-  const observer = serveHere(["--no-session", "--events", "none"], { place });
-  const isLocked = async (): Promise<boolean> => {
-    const { sessions } = await observer.result("list_sessions", { holders: true });
-    return sessions.some(({ name, lockedBy }: Json) => name === "forked" && lockedBy);
-  };
-  while (!(await isLocked())) await pass(1);
-  // It looks after itself twice a second.
-  await pass(1200);
-  expect(await isLocked()).toBe(true);
 });
 
 acrossTiers(test, [250, 500])(
