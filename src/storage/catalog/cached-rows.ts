@@ -14,7 +14,7 @@ import type { Disk } from "../fs/disk.ts";
 import { getArchiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
-import { CatalogFile, type Indexed, isPassing, type StoredRow } from "./database.ts";
+import { CatalogFile, type Indexed, isBusy, isPassing, type StoredRow } from "./database.ts";
 import { CatalogDamaged, getDatabasePlace } from "./database-files.ts";
 import type { ListedFiles } from "./listed-files.ts";
 import { type SessionFacts, SessionRow } from "./session-row.ts";
@@ -82,6 +82,11 @@ export class CachedRows {
     return SessionRow.of(path, this.isArchived(path), facts);
   }
 
+  /** True if rows may differ from those in the catalog. */
+  get isUnsaved(): boolean {
+    return this.changed?.size !== 0;
+  }
+
   isArchived(path: string): boolean {
     return path.startsWith(this.archive);
   }
@@ -133,6 +138,11 @@ export class CachedRows {
     }
   }
 
+  /** Lets another process build. */
+  endTurn(): void {
+    this.file?.endTurn();
+  }
+
   close(): void {
     this.file?.close();
     this.file = undefined;
@@ -162,8 +172,9 @@ export class CachedRows {
 
   /** Reads the index states if another process wrote, and with `andRows` the rows that are not known yet. */
   async load(file: CatalogFile, andRows: boolean): Promise<void> {
-    if (!file.changedElsewhere() && this.changed) return;
-    if (!andRows) return this.readIndexed(file);
+    const isNew = file.changedElsewhere();
+    if (!andRows) return isNew ? this.readIndexed(file) : undefined;
+    if (!isNew && this.changed) return;
     this.forget();
     const differing = new Set(this.rows.keys());
     for (const stored of file.allRows(ROWS_AT_ONCE.read)) {
@@ -206,6 +217,17 @@ export class CachedRows {
     }
     this.changed = new Set();
     this.moves.clear();
+  }
+
+  /** Takes over the rows that other processes wrote of files with these stamps. Returns the other files. */
+  adoptWritten(file: CatalogFile, of: readonly [string, FoundStamp][]): Promise<[string, FoundStamp][]> {
+    return filterInSlices(of, ([path, stamp]) => {
+      const there = file.row(path);
+      const row = there && this.readRow(there);
+      if (!row?.sure || !isSameStamp(row.stamp, stamp)) return true;
+      this.adopt(path, row);
+      return false;
+    });
   }
 
   /** Writes one row. Returns its number if it is new; `isKnown`: no other process wrote since the states were read. */
@@ -254,13 +276,6 @@ export class CachedRows {
         await new Promise((resolve) => setTimeout(resolve, 1 + ((tries * process.pid) % 17)));
       }
   }
-}
-
-const BUSY = 5;
-
-/** Returns whether another process is writing to the catalog. */
-export function isBusy(error: unknown): boolean {
-  return ((error as { errcode?: number }).errcode ?? 0) % 256 === BUSY;
 }
 
 const NOT_INDEXED: Readonly<Record<TextKind, string>> = { talk: "", tools: "", calls: "" };

@@ -38,16 +38,16 @@ import { parseRankedQuery } from "../../core/search/ranking.ts";
 import { sumUsage } from "../../core/search/usage.ts";
 import { readTakenOver } from "../../core/session/stats.ts";
 import { pause } from "../fs/chunked-io.ts";
-import { readClock } from "../fs/clock.ts";
+import { readClock, readWork } from "../fs/clock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { useAndClose } from "../fs/files.ts";
 import { matchFolder } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { getChangeTime } from "../v2/container-files.ts";
-import { CachedRows, type CatalogOptions, isBusy } from "./cached-rows.ts";
+import { CachedRows, type CatalogOptions } from "./cached-rows.ts";
 import { CachedUsage, type CountedRow } from "./cached-usage.ts";
-import type { CatalogFile } from "./database.ts";
+import { type CatalogFile, isBusy } from "./database.ts";
 import { Folders } from "./folders.ts";
 import { glance } from "./glance.ts";
 import { type FolderChanges, type ListedFiles, NO_CHANGES } from "./listed-files.ts";
@@ -78,8 +78,15 @@ const TRIES = 20;
 const QUIET = 100;
 /** Validity of stamps in milliseconds, for requests that limit their time: one answer makes several of them. */
 const STAMPS_LAST = 50;
-/** Milliseconds without indexing ahead while another process writes to the catalog. */
-const OTHERS_WRITE = 400;
+/** Milliseconds of work on texts in one go, however long that takes on a busy machine. */
+const STINT = 50;
+/** Milliseconds between two looks whether another process still builds. */
+const OTHERS_BUILD = 400;
+/** Files that every process reads at once, whichever builds: those that agents write to now. */
+const FEW = 16;
+/** Bytes that are read in any case, however little time a busy machine gives; a small file costs as much as one of some size. */
+const LEAST_READ = 4 << 20;
+const SMALL = 256 << 10;
 
 const NEEDS_SQLITE =
   "An index needs SQLite. Use Node 22.5 or newer, or install the optional dependency @photostructure/sqlite.";
@@ -340,20 +347,28 @@ class Finder implements LocalCatalog {
     });
   }
 
-  /** Indexes texts until a time, unless another process does. Returns how many sessions have texts that are not indexed. */
+  /** Indexes texts until a time, or waits for the process that does. Returns how many sessions have texts that are not indexed. */
   private async indexUntil(file: CatalogFile, kinds: readonly TextKind[], until: number): Promise<number> {
-    if (file.changedElsewhere()) await this.kept.readIndexed(file);
-    let most = 0;
-    for (const kind of kinds) {
-      try {
-        // Each call brings the index a little further, however little time it has.
-        while ((await this.texts.indexMore(file, kind, 0)) && readClock() < until) await pause();
-      } catch (error) {
-        if (!isBusy(error)) throw error;
-      }
-      most = Math.max(most, (await this.texts.missing(kind)).size);
-    }
-    return most;
+    const countMissing = async (): Promise<number> => {
+      if (file.changedElsewhere()) await this.kept.readIndexed(file);
+      let most = 0;
+      for (const kind of kinds) most = Math.max(most, (await this.texts.missing(kind)).size);
+      return most;
+    };
+    const most = await countMissing();
+    if (most === 0) return most;
+    const enough = readWork() + STINT;
+    if (!file.mayBuild()) await new Promise((resolve) => setTimeout(resolve, until - readClock()));
+    else
+      for (const kind of kinds)
+        try {
+          // Each call brings the index a little further, however little time it has.
+          while ((await this.texts.indexMore(file, kind, 0)) && (readClock() < until || readWork() < enough))
+            await pause();
+        } catch (error) {
+          ignoreBusy(error);
+        }
+    return countMissing();
   }
 
   /** Returns the result of the index; undefined when other processes keep it from being complete. */
@@ -436,6 +451,7 @@ class Finder implements LocalCatalog {
 
   /** Indexes texts a little at a time while there are no requests, so that the first search finds them indexed. */
   private indexAhead(): void {
+    if (!this.options.indexAhead) this.kept.endTurn();
     if (!this.options.indexAhead || this.ahead) return;
     const after = (delay: number): void => {
       this.ahead = setTimeout(step, delay).unref();
@@ -445,30 +461,37 @@ class Finder implements LocalCatalog {
       if (quiet > 0) return after(quiet);
       let since = 0;
       const turn = this.inTurn(async () => {
-        since = readClock();
+        since = readWork();
         if (this.closed) return false;
+        if (!(await this.mayBuild())) return "elsewhere";
         if (this.waiting.size > 0) {
-          await this.refresh(undefined, since + SLICE);
+          await this.refresh(undefined, readClock() + SLICE);
           return true;
         }
         return this.kept.with(async (file) => {
-          // One process is enough to index: the others wait while it writes.
-          if (file.changedElsewhere()) {
-            await this.kept.readIndexed(file);
-            return "elsewhere";
-          }
-          for (const kind of this.wantedKinds) if (await this.texts.indexMore(file, kind, 0)) return true;
+          if (file.changedElsewhere()) await this.kept.readIndexed(file);
+          const { askedAt } = this;
+          for (const kind of this.wantedKinds)
+            while (await this.texts.indexMore(file, kind, 0)) {
+              if (this.askedAt !== askedAt || readWork() - since > STINT) return true;
+              await pause();
+            }
           return false;
         });
       });
       // The next search meets the same error and reports it.
       const more = await turn.catch((error) => isBusy(error) && "elsewhere");
       this.ahead = undefined;
-      if (this.closed || !more) return;
+      if (this.closed || !more) return this.kept.endTurn();
       // Pauses as long as it worked: this process has other work to do.
-      after(more === "elsewhere" ? OTHERS_WRITE + ((process.pid * 37) % OTHERS_WRITE) : readClock() - since);
+      after(more === "elsewhere" ? OTHERS_BUILD + ((process.pid * 37) % OTHERS_BUILD) : readWork() - since);
     };
     after(QUIET);
+  }
+
+  /** Returns whether this process is to read many files; without a catalog's file each is. */
+  private async mayBuild(): Promise<boolean> {
+    return (await this.kept.with(async (file) => file.mayBuild())) ?? true;
   }
 
   private inTurn<T>(run: () => Promise<T>): Promise<T> {
@@ -511,7 +534,11 @@ class Finder implements LocalCatalog {
         if (waiting.has(path) && !changes.there.has(path)) (there as Map<string, FoundStamp>).delete(path);
       await this.take({ there, removed: changes.removed }, progress, until);
     }
-    await this.kept.with((file) => this.kept.save(file));
+    await this.kept.with(async (file) => {
+      // Rows can be written later: a process that cannot wait goes on with what it has.
+      if (until === undefined) await this.kept.save(file);
+      else if (this.kept.isUnsaved && file.mayBuild()) await this.kept.save(file).catch(ignoreBusy);
+    });
   }
 
   private async take(
@@ -587,16 +614,25 @@ class Finder implements LocalCatalog {
     progress: ScanProgress | undefined,
     until?: number,
   ): Promise<void> {
-    if (until !== undefined) changed = changed.toSorted(([, a], [, b]) => b.modified - a.modified);
+    if (until !== undefined && changed.length > 0) {
+      changed = (await this.kept.with((file) => this.kept.adoptWritten(file, changed))) ?? changed;
+      changed = changed.toSorted(([, a], [, b]) => b.modified - a.modified);
+      if (changed.length > FEW && !(await this.mayBuild())) {
+        this.waiting = new Map(changed);
+        return;
+      }
+    }
     const step = Math.max(1, Math.ceil(changed.length / 100));
+    let size = 0;
     const bytes = { done: 0, total: changed.reduce((sum, [, { size }]) => sum + size, 0) };
     const read: Listed[] = [];
     let since = readClock();
     for (const [i, [path, stamp]] of changed.entries()) {
-      if (until !== undefined && i > 0 && readClock() >= until) {
+      if (until !== undefined && size >= LEAST_READ && readClock() >= until) {
         this.waiting = new Map(changed.slice(i));
         return;
       }
+      size += Math.max(SMALL, stamp.size);
       const moved = vanished.get(stampKey(stamp));
       if (moved?.sure) {
         this.put(path, moved.movedTo(path, this.kept.isArchived(path), stamp));
@@ -668,6 +704,10 @@ class Finder implements LocalCatalog {
 }
 
 const NONE: ReadonlySet<string> = new Set();
+
+function ignoreBusy(error: unknown): void {
+  if (!isBusy(error)) throw error;
+}
 
 /** Returns the time by which a request wants to be answered. */
 function endOf({ within }: ListRequest | SearchRequest): number | undefined {

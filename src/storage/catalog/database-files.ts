@@ -52,5 +52,11 @@ export function mayBeOurs(disk: Disk, path: string, schemaVersion: number): bool
 
 /** Removes a database with the files that SQLite puts next to it. */
 export function removeDatabase(disk: Disk, path: string): void {
-  for (const name of [path, `${path}-journal`, `${path}-wal`, `${path}-shm`]) removeQuietly(disk, name);
+  for (const name of [path, `${path}-journal`, `${path}-wal`, `${path}-shm`, getTurnPath(path)])
+    removeQuietly(disk, name);
+}
+
+/** Returns the path of the empty file that the process locks that builds the database. */
+export function getTurnPath(path: string): string {
+  return `${path}-turn`;
 }

@@ -3,10 +3,18 @@
  * them, so a damaged catalog is deleted, and a missing one costs only time.
  */
 
+import { readClock } from "../fs/clock.ts";
 import type { Disk } from "../fs/disk.ts";
 import { getInfo, isNameTaken, useAndClose } from "../fs/files.ts";
 import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
-import { CatalogDamaged, getDatabasePath, listNumbers, mayBeOurs, removeDatabase } from "./database-files.ts";
+import {
+  CatalogDamaged,
+  getDatabasePath,
+  getTurnPath,
+  listNumbers,
+  mayBeOurs,
+  removeDatabase,
+} from "./database-files.ts";
 import { computeChecksum, type RowTexts } from "./session-row.ts";
 import { TEXT_SCHEMA, type TextKind, TextTable } from "./text-table.ts";
 import { USAGE_SCHEMA, UsageTable } from "./usage-table.ts";
@@ -15,6 +23,8 @@ import { USAGE_SCHEMA, UsageTable } from "./usage-table.ts";
 export const CATALOG_SCHEMA_VERSION = 6;
 /** Milliseconds to wait for a lock of another process. The wait blocks this process, so it is short, and repeated. */
 const BUSY_MILLISECONDS = 20;
+/** Milliseconds without a write of the process whose turn it is, after which others build, too: a person may have stopped it. */
+const STALLED = 60_000;
 
 const SCHEMA = `
 CREATE TABLE files(
@@ -46,6 +56,7 @@ const INDEXED = "SELECT id, path, sum, talk, tools, calls FROM files";
 class OtherVersion extends Error {}
 
 export class CatalogFile {
+  private readonly open: OpenDatabase;
   private readonly disk: Disk;
   private readonly db: Database;
   private readonly statements = new Map<string, Statement>();
@@ -53,6 +64,10 @@ export class CatalogFile {
   private readonly path: string;
   private readonly inode: number;
   private version = -1;
+  /** Undefined while this process does not build. */
+  private turn: Database | undefined;
+  /** The last version that was seen while another process builds, and when it was seen first. */
+  private theirs = { version: -1, since: 0 };
   readonly texts = new TextTable((text) => this.sql(text));
 
   /** Opens the current file, or creates one. Throws the errors of SQLite and the disk. */
@@ -91,6 +106,7 @@ export class CatalogFile {
   }
 
   private constructor(open: OpenDatabase, disk: Disk, path: string) {
+    this.open = open;
     this.disk = disk;
     this.path = path;
     this.inode = disk.info(path).inode;
@@ -133,7 +149,34 @@ export class CatalogFile {
     return (this.sql("PRAGMA data_version").get() as { data_version: number }).data_version;
   }
 
+  /** Returns whether this process is to build: one at a time reads and indexes many files, the others read what it writes. */
+  mayBuild(): boolean {
+    if (this.turn) return true;
+    let turn: Database | undefined;
+    try {
+      turn = this.open(getTurnPath(this.path));
+      // The lock ends with the process, and nothing is ever written.
+      turn.exec("PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE");
+      this.turn = turn;
+      return true;
+    } catch (error) {
+      turn?.close();
+      // Without such a file, each process builds.
+      if (!isBusy(error)) return true;
+    }
+    const version = this.dataVersion();
+    if (version !== this.theirs.version) this.theirs = { version, since: readClock() };
+    return readClock() - this.theirs.since > STALLED;
+  }
+
+  /** Lets another process build. */
+  endTurn(): void {
+    this.turn?.close();
+    this.turn = undefined;
+  }
+
   close(): void {
+    this.endTurn();
     this.statements.clear();
     try {
       // Closing does not checkpoint if statements are only freed at the end of the process.
@@ -276,6 +319,13 @@ export class CatalogFile {
 }
 
 const SHORT_READ = 522;
+const BUSY = 5;
+
+/** Returns whether another process has a lock. */
+export function isBusy(error: unknown): boolean {
+  return ((error as { errcode?: number }).errcode ?? 0) % 256 === BUSY;
+}
+
 /** BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN. */
 const PASSING: ReadonlySet<number> = new Set([5, 6, 7, 8, 9, 10, 13, 14]);
 

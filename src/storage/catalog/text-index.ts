@@ -7,7 +7,7 @@ import { toToolKey } from "../../core/search/parts.ts";
 import { fold } from "../../core/search/query.ts";
 import { toPartMark } from "../../core/search/ranking.ts";
 import { pause } from "../fs/chunked-io.ts";
-import { readClock } from "../fs/clock.ts";
+import { readClock, readWork } from "../fs/clock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { useAndClose } from "../fs/files.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
@@ -17,7 +17,7 @@ import { visitInSlices } from "./slices.ts";
 import { hash } from "./summary.ts";
 import type { NewText, TextKind } from "./text-table.ts";
 
-/** Milliseconds of work without a pause while a search waits, and of reading for one transaction if none does. */
+/** Milliseconds without a pause while a search waits, and of work on reading for one transaction if none does. */
 const SLICE = { waiting: 8, ahead: 4 };
 /** Characters of texts written in one transaction while a search waits, and if none does. */
 const AT_ONCE = { waiting: 2 << 20, ahead: 128 << 10 };
@@ -78,7 +78,7 @@ export class TextIndex {
     const todo = this.kept.stale.get(kind) ?? (await this.missing(kind));
     const additions: Addition[] = [];
     let size = 0;
-    const since = readClock();
+    const since = readWork();
     for (const path of [...todo].reverse()) {
       const addition = this.additionOf(file, path, kind, AT_ONCE.ahead);
       if (addition === null) continue;
@@ -88,7 +88,7 @@ export class TextIndex {
       }
       additions.push(addition);
       size += addition.size;
-      if (size >= AT_ONCE.ahead || readClock() - since >= SLICE.ahead) break;
+      if (size >= AT_ONCE.ahead || readWork() - since >= SLICE.ahead) break;
     }
     await this.add(file, kind, additions, todo, patience);
     return additions.length > 0;

@@ -6,3 +6,9 @@ export function readClock(): number {
   const [seconds, nanoseconds] = process.hrtime();
   return seconds * 1e3 + nanoseconds / 1e6;
 }
+
+/** Returns the milliseconds that the processors worked for this process, however long others kept it waiting. */
+export function readWork(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
