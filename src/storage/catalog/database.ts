@@ -93,13 +93,7 @@ export class CatalogFile {
       }
     }
     const path = getDatabasePath(folder, name, (numbers[0] ?? -1) + 1);
-    try {
-      // SQLite gives the files next to it the same mode.
-      disk.close(disk.create(path));
-    } catch (error) {
-      // Another process was faster.
-      if (!isNameTaken(error)) throw error;
-    }
+    createEmpty(disk, path);
     const made = new CatalogFile(open, disk, path);
     for (const number of damaged) removeDatabase(disk, getDatabasePath(folder, name, number));
     return made;
@@ -154,6 +148,7 @@ export class CatalogFile {
     if (this.turn) return true;
     let turn: Database | undefined;
     try {
+      createEmpty(this.disk, getTurnPath(this.path));
       turn = this.open(getTurnPath(this.path));
       // The lock ends with the process, and nothing is ever written.
       turn.exec("PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE");
@@ -315,6 +310,15 @@ export class CatalogFile {
       this.statements.set(text, statement);
     }
     return statement;
+  }
+}
+
+/** Creates an empty file for SQLite, which gives the files next to it the same mode, unless another process was faster. */
+function createEmpty(disk: Disk, path: string): void {
+  try {
+    disk.close(disk.create(path));
+  } catch (error) {
+    if (!isNameTaken(error)) throw error;
   }
 }
 

@@ -1,7 +1,6 @@
 /** The protocol on the wire of the server: how clients are known to begin, by name and by their first message. */
 
 import { expect, test } from "vitest";
-import { realEnv } from "../../../src/storage/system-env.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { chain, put } from "../../support/searching.ts";
 import { call, type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
@@ -40,9 +39,7 @@ const CLIENTS: readonly (readonly [client: string, first: readonly Json[], meta:
 test.each(
   CLIENTS.flatMap(([client, ...rest]) => [[], ["--dialect", "mcp"]].map((args) => [client, args, ...rest] as const)),
 )("%s is served with %j", async (_client, args, first, _meta) => {
-  // Catalogs are named by hashes, and two with one name wait for each other.
-  const env = { sha256: realEnv.sha256 };
-  const server = serveHere(["--read-only", "--attach", "off", ...args], { place: placed(), env });
+  const server = serveHere(["--read-only", "--attach", "off", ...args], { place: placed() });
   for (const message of first) server.send(message);
   const begun = await server.next();
   expect(begun.id).toBe(0);
