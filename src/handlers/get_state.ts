@@ -25,7 +25,11 @@ export const stateResult = () =>
     messageCount: z.number().int().describe("messages of the context"),
     entryCount: z.number().int(),
     branchCount: z.number().int().describe("entries with more than one child"),
-    persisted: z.boolean().describe("whether the session exists on disk; it does from the first appended entry on"),
+    persisted: z
+      .boolean()
+      .describe(
+        "whether the session exists on disk; it does from the first appended entry on, with --fleet from the first acknowledged one on",
+      ),
     readOnly: z.boolean().describe("whether a write fails; with lockedBy, a write first tries to join that process"),
     lockedBy: holder().optional().describe("the process that has the lock, until this server has joined it"),
     holder: z

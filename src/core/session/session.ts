@@ -483,8 +483,8 @@ export class Session implements Bodies {
     } catch (error) {
       const failure = this.undo(error);
       await this.keepPosition();
-      // Another machine is the writer now.
-      if (failure instanceof Failure && failure.name === "session_locked") return;
+      // Another machine is the writer now, or was in between.
+      if (failure instanceof Failure && ["session_locked", "content_modified"].includes(failure.name)) return;
       throw failure;
     }
     this.leaf.forget();

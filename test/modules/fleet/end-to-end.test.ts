@@ -253,21 +253,25 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     table.check();
   });
 
-  test("a server whose session another machine has taken ends with 0, and its moved leaf refuses nothing", async () => {
-    const one = await new FleetServer(args).start();
-    const sessionId = await one.begin();
-    await one.append("more");
-    await one.result("branch", { entryId: "one" });
-    const { table } = one.fleet;
-    const two = await new FleetServer(args, { table, name: "two" }).takeOver(sessionId, "theirs");
-    await one.result("shutdown");
-    await one.lives.end();
-    expect([await one.lives.done, one.lives.said]).toEqual([0, []]);
-    await two.end();
-    await one.start();
-    await one.result("switch_session", { sessionId });
-    expect([await one.ids(), (await one.result("list_kept")).kept]).toEqual([["one", "more", "theirs"], []]);
-  });
+  test.each([false, true])(
+    "a server whose session another machine has taken ends with 0, and its moved leaf refuses nothing (that one ended: %s)",
+    async (isOver) => {
+      const one = await new FleetServer(args).start();
+      const sessionId = await one.begin();
+      await one.append("more");
+      await one.result("branch", { entryId: "one" });
+      const { table } = one.fleet;
+      const two = await new FleetServer(args, { table, name: "two" }).takeOver(sessionId, "theirs");
+      if (isOver) await two.end();
+      await one.result("shutdown");
+      await one.lives.end();
+      expect([await one.lives.done, one.lives.said]).toEqual([0, []]);
+      if (!isOver) await two.end();
+      await one.start();
+      await one.result("switch_session", { sessionId });
+      expect([await one.ids(), (await one.result("list_kept")).kept]).toEqual([["one", "more", "theirs"], []]);
+    },
+  );
 
   test("what was refused is offered as a branch, byte for byte, and once", async () => {
     const one = await new FleetServer(args).start();

@@ -153,6 +153,99 @@ describe.each(["jsonl", "v2"])("a copy (%s)", (store) => {
     await again.append("next");
     expect([await again.ids(), again.inFleet(sessionId)]).toEqual(Array(2).fill(["one", "owed", "owed2", "next"]));
   });
+  /** Another process of a machine, while the database is away. */
+  const beside = async ({ fleet, lives }: FleetServer): Promise<FleetServer> => {
+    const again = machine(store, { isJournaled: true, table: fleet.table, place: lives.place });
+    again.loses();
+    return again.start();
+  };
+
+  /** What happens to the copy of a machine that has two pending entries. `old` is an earlier state of it. */
+  const LOSSES: Readonly<Record<string, (file: string, old: string) => void>> = {
+    "an earlier state": (file, old) => {
+      rmSync(file, { recursive: true });
+      cpSync(old, file, { recursive: true });
+    },
+    "a truncated last line": (file) => truncateSync(file, statSync(file).size - 30),
+    "a line less": (file) => {
+      const lines = readFileSync(file, "utf8").split("\n");
+      writeFileSync(file, lines.filter((line) => !line.includes('"owed"')).join("\n"));
+    },
+    "another text in a line": (file) =>
+      writeFileSync(file, readFileSync(file, "utf8").replace('"content":"owed"', '"content":"wrong"')),
+    "a line that is none": (file) =>
+      writeFileSync(
+        file,
+        readFileSync(file, "utf8").replace('{"type":"message","id":"owed"', '"type" "message","id":"owed"'),
+      ),
+  };
+
+  test.each(
+    Object.keys(LOSSES)
+      .filter((how) => store === "jsonl" || how === "an earlier state")
+      .flatMap((how) => [false, true].map((isOpen) => [how, isOpen] as const))
+      .filter(([how, isOpen]) => !isOpen || how === "an earlier state"),
+  )(
+    "that has %s while the database is away has what was acknowledged, as the journal has it, before it is read or a key is repeated (open meanwhile: %s)",
+    async (how, isOpen) => {
+      const one = await machine(store, { isJournaled: true }).start();
+      await one.append("one");
+      const { sessionFile, sessionId } = await one.state();
+      const old = join(temporaryFolder(), "old");
+      cpSync(sessionFile, old, { recursive: true });
+      one.loses();
+      const request = (id: string): Json => ({ entries: entriesOf(id), idempotencyKey: id });
+      for (const id of ["owed", "owed2"])
+        expect(await one.result("append", request(id))).toMatchObject({ durability: "local" });
+      const texts = async (of: FleetServer): Promise<string[]> =>
+        (await of.result("get_entries")).entries.map(({ message }: Json) => message?.content);
+      const acknowledged = await texts(one);
+      if (!isOpen) await one.end();
+      LOSSES[how](sessionFile, old);
+      const again = isOpen ? one : await beside(one);
+      if (!isOpen) await again.result("switch_session", { sessionId });
+      if (!isOpen) expect(await texts(again)).toEqual(acknowledged);
+      const repeat = async (): Promise<void> => {
+        for (const id of ["owed2", "owed"])
+          expect((await again.result("append", { ...request("other"), idempotencyKey: id })).entryIds).toEqual([id]);
+      };
+      if (!isOpen) await repeat();
+      expect(await again.append("next")).toMatchObject({ durability: "local" });
+      await repeat();
+      again.heals();
+      await again.until(again.isGiven, () =>
+        again.refused("append", { entries: entriesOf("no"), expectedLeafId: "other" }),
+      );
+      const all = ["one", "owed", "owed2", "next"];
+      expect([await again.ids(), again.inFleet(sessionId)]).toEqual([all, all]);
+      expect(await texts(again)).toEqual([...acknowledged, "next"]);
+      expect(await again.path("next")).toEqual(all);
+    },
+  );
+
+  test("that lacks what the database alone has, and what is pending, is refused until the database is back", async () => {
+    const one = await machine(store, { isJournaled: true }).start();
+    await one.append("one");
+    const { sessionFile, sessionId } = await one.state();
+    const old = join(temporaryFolder(), "old");
+    cpSync(sessionFile, old, { recursive: true });
+    await one.append("two");
+    one.loses();
+    await one.append("owed");
+    await one.end();
+    LOSSES["an earlier state"](sessionFile, old);
+    const again = await beside(one);
+    for (const where of [{ sessionId }, { sessionPath: sessionFile }])
+      expect((await again.refused("switch_session", where)).name).toBe("storage_failed");
+    again.heals();
+    await again.until(
+      async () => (await again.wire.request("switch_session", { sessionId })).result !== undefined,
+      async () => {},
+    );
+    await again.append("next");
+    const all = ["one", "two", "owed", "next"];
+    expect([await again.ids(), again.inFleet(sessionId)]).toEqual([all, all]);
+  });
 });
 
 test.each([

@@ -1,7 +1,7 @@
 /** Arrival of sessions: fetches the entries of other machines before a session is read. */
 
 import { basename } from "node:path";
-import { Failure } from "../../../core/failure.ts";
+import { Failure, isAway } from "../../../core/failure.ts";
 import { parseSessionHeader, SESSION_ID, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
 import { decodeText, trimLine } from "../../../core/json/json.ts";
 import type { Progress } from "../../../core/ports/catalog.ts";
@@ -241,6 +241,7 @@ async function bringUpToDate(
   if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact, files))) throw makeDeletedFailure(id, fact);
   let log: Log | undefined;
   let isUnreadable = false;
+  let isAlone = false;
   let left: readonly Uint8Array[] = [];
   try {
     log = place.open(file);
@@ -257,10 +258,12 @@ async function bringUpToDate(
     isUnreadable ||= isUnreadableError(error) || (error instanceof Failure && error.name === "session_not_found");
     // The next opening meets the same failure, if it is one of the file.
     ignoreFailure(error);
-    if (!isUnreadable) return;
+    isAlone = isAway(error);
+    if (!isUnreadable && !isAlone) return;
   } finally {
     log?.close();
   }
+  if (isAlone && !isUnreadable) return applyPendingEntries(place, file);
   if (isUnreadable) {
     // A file's name proves no more than its header.
     const meant = isOurs ? id : (place.acknowledged({ sessionPath: file })?.sessionId ?? id ?? log?.header.id);
@@ -291,12 +294,19 @@ async function makeFromJournal(place: ArrivalPlace, isMeant: (note: JournaledSes
   }
 }
 
-/** Adds the journal's entries that the copy at a path lacks. The next opening meets a failure. */
+/**
+ * Adds the journal's entries that the copy at a path lacks. The next opening meets a failure of the file. Throws storage_failed
+ * if they cannot be added.
+ */
 async function applyPendingEntries(place: ArrivalPlace, file: string): Promise<void> {
   try {
     if (place.isUnreadable(file)) await makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
-    await useAndClose(place.open(file), async (log) => log.replica?.applyPending());
+    await useAndClose(place.open(file), async (log) => {
+      if (!log.readOnly) await log.replica?.applyPending();
+    });
   } catch (error) {
+    // Another process that writes to it adds them.
+    if (error instanceof Failure && error.name === "storage_failed") throw error;
     ignoreFailure(error);
   }
 }

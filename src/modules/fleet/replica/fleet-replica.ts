@@ -32,8 +32,8 @@ import { Lease } from "./lease.ts";
 import type { FleetOptions } from "./options.ts";
 import { Inquiry } from "./outage.ts";
 import { PendingUploads } from "./pending-uploads.ts";
-import { addPendingEntries, countLostEntries, resolveConflict } from "./reconcile.ts";
-import { getLastingRefusal, makeIdTakenFailure, RefusedLines } from "./refusals.ts";
+import { addPendingEntries, countLostEntries, lacksParent, resolveConflict } from "./reconcile.ts";
+import { getLastingRefusal, makeBehindFailure, makeIdTakenFailure, RefusedLines } from "./refusals.ts";
 import { applyRemoteEntries, refreshLocal, settleLocal } from "./remote-entries.ts";
 
 /**
@@ -59,6 +59,8 @@ export class FleetReplica implements Replica, ReplicaStatus {
   private heard: number;
   private readying: Promise<void> | undefined;
   private isConfirming = false;
+  /** True if the copy has the journal's entries, as far as the fleet has not answered. */
+  private hasTakenIn = false;
   /** True if another file with the fleet's lines has replaced that of this log. */
   private isReplaced = false;
   /** Entries that this machine has acknowledged, and the fleet may lack. */
@@ -149,13 +151,13 @@ export class FleetReplica implements Replica, ReplicaStatus {
     if (this.isAlone) {
       // The owner is unknown. If another machine wrote meanwhile, the entries of this one become a branch.
       this.lease.note("goesAlone");
-      return undefined;
+      return this.takeInPending();
     }
     this.readying ??= this.becomeWriter(true)
       .catch(async (error) => {
         this.lease.note("doubts");
         const reported = await this.toReportedError(error);
-        if (reported === null) return;
+        if (reported === null) return this.takeInPending();
         const refusal = requireFailure(reported);
         this.lease.refuse(refusal);
         // Others may write to what this process cannot.
@@ -321,7 +323,11 @@ export class FleetReplica implements Replica, ReplicaStatus {
     const { journaled } = pending;
     const lines = pending.missingLines();
     if (lines.length === 0) return;
-    const first = Math.min(log.nodes.count, Math.max(known.entries, journaled?.from?.entries ?? 0));
+    const { from } = journaled ?? {};
+    // A damaged copy may lack lines before them.
+    const { count } = log.nodes;
+    const before = from && from.entries <= count && known.prefix(from) ? from.entries : 0;
+    const first = Math.min(count, Math.max(known.entries, before));
     await addPendingEntries({ log, options, journaled, acknowledged: undefined }, lines, first);
     pending.renew();
   }
@@ -333,11 +339,26 @@ export class FleetReplica implements Replica, ReplicaStatus {
     if (pending.missingLines().length === 0) return;
     const isNew = log.lock.acquire();
     try {
-      refreshLocal(log);
+      const { kind } = log.refresh();
+      // The log of another file adds them.
+      if (kind === "replaced" || kind === "gone") return;
+      // What they continue is in the fleet alone.
+      if (lacksParent(log, pending.missingLines())) throw makeBehindFailure(log);
       await this.addMissingPending();
     } finally {
       if (isNew) log.lock.release();
     }
+  }
+
+  /** Does the same once, before this process goes on alone with the copy. A failure refuses its writes. */
+  private takeInPending(): Promise<void> | undefined {
+    const { log } = this;
+    if (this.hasTakenIn || log.readOnly || log.durableCount < log.nodes.count) return undefined;
+    this.hasTakenIn = true;
+    return this.applyPending().catch((error) => {
+      this.hasTakenIn = false;
+      this.lease.refuse(requireFailure(error));
+    });
   }
 
   /**

@@ -233,8 +233,8 @@ function describeConflict(
 }
 
 /**
- * Adds pending entries to a copy that has the fleet's first `first` entries and lacks some pending ones. Those that were
- * edited or damaged in the file get the acknowledged bytes.
+ * Adds pending entries to a copy that lacks some. The fleet is not known to have those after the first `first` of the copy:
+ * edited or damaged ones get the acknowledged bytes, and missing ones their place.
  */
 export async function addPendingEntries(
   { log, options, journaled }: DivergedCopy,
@@ -243,20 +243,30 @@ export async function addPendingEntries(
 ): Promise<void> {
   const { count } = log.nodes;
   const base = { log, count, theirs: [] };
-  const acknowledged = new Map(pending.map((line) => [idIn(line), line]));
-  // In a branch entries may have other ids and parents.
-  const own = journaled?.conflicts.length === 0 ? [...readLinesAfter(base, first)] : [];
-  const edited = own.filter((line) => isContentChanged(line, acknowledged.get(idIn(line))));
-  if (edited.length > 0) {
-    const ids = new Set(own.map(idIn));
-    const lines = own.map((line) => acknowledged.get(idIn(line)) ?? line);
-    const kept = edited.filter((line) => !isPlaceholder(line));
-    return replaceWithRemote({ log, options }, kept, first, [
-      ...lines,
-      ...pending.filter((line) => !ids.has(idIn(line))),
-    ]);
-  }
   const repeats = findRepeats(readUnseen(base, journaled), pending, log.header.id);
+  const isRenamed = (line: Uint8Array): boolean => {
+    const id = idIn(line);
+    const position = log.nodes.position(id);
+    const isClash = position >= 0 && position < first && isContentChanged(log.read(position), line);
+    return isClash || (repeats.get(id) ?? id) !== id;
+  };
+  // In a branch entries may have other ids and parents.
+  if (journaled?.conflicts.length === 0 && !pending.some(isRenamed)) {
+    const own = [...readLinesAfter(base, first)];
+    const lacking = pending.filter((line) => {
+      const position = log.nodes.position(idIn(line));
+      return position < 0 || position >= first;
+    });
+    const lines = restoreLines(own, lacking);
+    const isSame = (line: Uint8Array, n: number): boolean =>
+      idIn(line) === idIn(lines[n]) && !isContentChanged(line, lines[n]);
+    if (!own.every(isSame)) {
+      const acknowledged = new Map(lacking.map((line) => [idIn(line), line]));
+      const edited = own.filter((line) => isContentChanged(line, acknowledged.get(idIn(line))));
+      const kept = edited.filter((line) => !isPlaceholder(line));
+      return replaceWithRemote({ log, options }, kept, first, lines);
+    }
+  }
   const left = pending.filter((line) => !repeats.has(idIn(line)));
   const branch = makeBranch(base, left, sha256, repeats);
   if (branch.lines.length === 0) return;
@@ -267,6 +277,36 @@ export async function addPendingEntries(
   if (journaled)
     await options.journal.diverged(journaled, describeConflict(branch, marker, listPresentIds(branch, repeats)));
   return log.applyRemote([...branch.lines, marker]);
+}
+
+/** Returns whether a copy lacks an entry that one of these lines continues. */
+export function lacksParent({ nodes }: Log, lines: readonly Uint8Array[]): boolean {
+  const ids = new Set(lines.map(idIn));
+  return lines.some((line) => {
+    const { parentId } = parse(line) as { parentId?: unknown };
+    return typeof parentId === "string" && !ids.has(parentId) && nodes.position(parentId) < 0;
+  });
+}
+
+/** Returns a copy's lines with the acknowledged ones in their bytes and order; others stay behind the line before them. */
+function restoreLines(own: readonly Uint8Array[], acknowledged: readonly Uint8Array[]): readonly Uint8Array[] {
+  const lines: Uint8Array[] = [];
+  const ids = new Set(acknowledged.map(idIn));
+  const left = new Map(acknowledged.map((line) => [idIn(line), line]));
+  const placeUpTo = (last?: string): void => {
+    for (const [id, line] of left) {
+      left.delete(id);
+      lines.push(line);
+      if (id === last) return;
+    }
+  };
+  for (const line of own) {
+    const id = idIn(line);
+    if (left.has(id)) placeUpTo(id);
+    else if (!ids.has(id)) lines.push(line);
+  }
+  placeUpTo();
+  return lines;
 }
 
 /** Returns the lines that another program has edited: the fleet has their entries with other bytes. */

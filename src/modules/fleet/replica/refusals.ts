@@ -29,6 +29,15 @@ export function makeElsewhereFailure({ fleet, sessionPath, unreadable }: Journal
   return new Failure("storage_failed", sentence, { fleet: true, sessionId }, { retryable: false });
 }
 
+/** Returns the failure of a copy that lacks, while the fleet is away, entries that acknowledged ones of this machine continue. */
+export function makeBehindFailure({ header, file }: ReplicatedLog): Failure {
+  const text = describeUnchanged(
+    "The file of this session lost entries that only the fleet's database has, and the database cannot be reached. What was acknowledged here since then is kept apart.",
+    "Try again when the database answers.",
+  );
+  return new Failure("storage_failed", text, { sessionId: header.id, sessionPath: file });
+}
+
 /** Returns the failure of opening a copy that belongs to another tenant of the fleet. */
 export function makeOtherTenantFailure(sessionId: string, sessionPath: string, tenant: string): Failure {
   const whose = tenant === "" ? "the part of the fleet without a tenant" : `the tenant ${tenant}`;
