@@ -2,6 +2,7 @@
 
 import { isAbsolute, resolve } from "node:path";
 import { isErrno } from "../core/errno.ts";
+import { makeResumeCommand } from "../core/export/resumable.ts";
 import { Failure } from "../core/failure.ts";
 import { SESSION_ID } from "../core/format/entry.ts";
 import { getInfo } from "../storage/fs/files.ts";
@@ -78,32 +79,14 @@ function requireFree({ lockedBy }: SessionState): void {
   throw new Failure("session_locked", sentence, { lockedBy });
 }
 
-/** The commands by which other agents go on with a session, with {id} for their own id of it. */
-const THEIRS: Readonly<Record<string, string>> = {
-  claude: "claude --resume {id}",
-  codex: "codex resume {id}",
-  copilot: "copilot --resume={id}",
-  gemini: "gemini --resume {id}",
-  goose: "goose session -r --session-id {id}",
-  opencode: "opencode --session {id}",
-};
 /** Ids by which Claude Code and Codex know no session of a subagent. */
 const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
 
 /** Returns the command by which another agent goes on with its own session, in its directory; undefined for none. */
 function commandOf({ importedFrom, cwd }: SessionState): string | undefined {
   const { agent = "", id = "" } = importedFrom ?? {};
-  const command = Object.hasOwn(THEIRS, agent) ? THEIRS[agent] : undefined;
   const isKnown = agent === "goose" || agent === "opencode" ? /^\w[\w.-]*$/.test(id) : UUID.test(id);
-  return command && isKnown
-    ? `${cwd === "" ? "" : `cd ${quoteWord(cwd)} && `}${command.replace("{id}", id)}`
-    : undefined;
-}
-
-/** Returns a word as a shell reads it. */
-export function quoteWord(word: string): string {
-  const text = show`${word}`;
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+  return isKnown ? makeResumeCommand(agent, id, show`${cwd}`) : undefined;
 }
 
 function requireReadable(state: SessionState, template: string): void {

@@ -6,7 +6,8 @@ import { displayName } from "./shared/shapes.ts";
 export default defineCommand({
   name: "clone",
   summary:
-    "Copies the whole current path, and the session's name, into a new session and makes that the current one. Its file is where a fork's would be.",
+    "Copies the whole current path, and the session's name, into a new session and makes that the current one. Its file is " +
+    "where a fork's would be.",
   effect: "replace",
   params: { name: displayName.optional().describe("the display name of the copy; by default that of the session") },
   result: () => z.object(replacement),

@@ -9,8 +9,8 @@ import { displayName } from "./shared/shapes.ts";
 export default defineCommand({
   name: "fork",
   summary:
-    "Copies the path to an entry, and the session's name, into a new session and makes that the current one. Its file is next to the session's when " +
-    "that is outside the session folders.",
+    "Copies the path to an entry, and the session's name, into a new session and makes that the current one. Its file is " +
+    "next to the session's when that is outside the session folders.",
   effect: "replace",
   params: {
     entryId: z.string(),

@@ -8,8 +8,8 @@ export default defineCommand({
     "Takes an operation back: by default the newest that is not undone, of any session and any process, so that repeating " +
     "it walks back; with sessionId, the newest of one session. It is an operation itself, and redo reverses it. Refuses, " +
     "with the reason, if the operation has no way back, or if its result was changed since; `next` then names the next " +
-    "older one that has a way back. Of operations that belong together (`group` of archive_session and others), it takes back as many as " +
-    "possible and names the rest in `refused`; it refuses when it can take back none. The id of the first " +
+    "older one that has a way back. Of operations that belong together (`group` of archive_session and others), it takes " +
+    "back as many as possible and names the rest in `refused`; it refuses when it can take back none. The id of the first " +
     "stands for all of them, that of another for that one. Before the leaf of an open session moves back, the server " +
     "asks session_before_tree, as for branch; of the answer only the veto counts.",
   effect: "write",

@@ -115,28 +115,6 @@ describe.each(["jsonl", "v2"])("in the store %s", (store) => {
     expect(await listed(start(place))).toHaveLength(2);
   });
 
-  test("of two servers that make one with the same key at once, one has it, and the other answers with that", async () => {
-    const place = temporaryPlace();
-    const [one, two] = [0, 1].map((later) =>
-      serveHere(["--events", "none", "--store", store], { place, env: { now: () => Date.now() + 1000 * later } }),
-    );
-    const params = { name: "one", idempotencyKey: "make" };
-    const made = await one.result("new_session", params);
-    expect((await two.result("new_session", params)).sessionId).toBe(made.sessionId);
-    await append(one, user("one"));
-    const { data } = await two.failure("append", { entries: [user("two")] });
-    expect(data).toMatchObject({ name: "already_exists", sessionPath: made.sessionFile });
-    expect(await two.result("new_session", params)).toEqual(made);
-    await append(two, user("two"));
-    expect(await listed(start(place))).toEqual([[made.sessionId, 2]]);
-    const fork = { sessionId: made.sessionId, idempotencyKey: "fork" };
-    for (const server of [one, two]) await server.result("new_session", {});
-    for (const server of [one, two]) await server.result("open_session", { sessionPath: made.sessionFile });
-    const forks = await Promise.all([one, two].map((server) => server.result("clone", fork)));
-    expect(forks[0]).toEqual(forks[1]);
-    expect(await listed(start(place))).toHaveLength(2);
-  });
-
   test("of two servers that begin it at the same time, the second is refused with its first entry", async () => {
     const place = temporaryPlace();
     const one = start(place, ...given);

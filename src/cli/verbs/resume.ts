@@ -1,5 +1,7 @@
+import { quoteWord } from "../../core/export/resumable.ts";
 import { Failure } from "../../core/failure.ts";
-import { quoteWord, resumeSession } from "../agent.ts";
+import { resumeSession } from "../agent.ts";
+import { show } from "../terminal/text.ts";
 import { defineVerb, OK, type VerbContext } from "../verb.ts";
 
 export default defineVerb({
@@ -20,10 +22,11 @@ For a session of another agent, it prints the command of that agent, such as cla
     const session = operands[0] ?? (await findLatestHere(asking));
     return resumeSession(asking, session, { command: flags.get("--agent-command"), dryRun: flags.has("--dry-run") });
   },
-  print: ({ status, cwd, command }) =>
-    status === null ? [`cd ${quoteWord(cwd)}`, command.map(quoteWord).join(" ")] : [],
+  print: ({ status, cwd, command }) => (status === null ? [`cd ${quoted(cwd)}`, command.map(quoted).join(" ")] : []),
   status: ({ status }) => status ?? OK,
 });
+
+const quoted = (word: string): string => quoteWord(show`${word}`);
 
 /** Returns the path of the session of this directory in which something was said last. Throws session_not_found. */
 export async function findLatestHere({ ask, cwd }: VerbContext): Promise<string> {

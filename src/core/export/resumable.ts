@@ -1,4 +1,4 @@
-/** The contract of a session as a file that another agent resumes. */
+/** Sessions that another agent resumes: the commands for it, and the contract of a session as a file of that agent. */
 
 import type { FidelityReport } from "../ports/fidelity.ts";
 import type { Session } from "../session/session.ts";
@@ -30,3 +30,24 @@ export type MakeResumable = (
   session: Session,
   extent: { readonly leaf: number; readonly all: boolean },
 ) => ResumableSession;
+
+/** The commands by which agents resume a session of theirs, with {id} for their own id of it. */
+const COMMANDS: Readonly<Record<string, string>> = {
+  claude: "claude --resume {id}",
+  codex: "codex resume {id}",
+  copilot: "copilot --resume={id}",
+  gemini: "gemini --resume {id}",
+  goose: "goose session -r --session-id {id}",
+  opencode: "opencode --session {id}",
+};
+
+/** Returns the command of a shell by which an agent resumes a session in its directory; undefined for other agents. */
+export function makeResumeCommand(agent: string, id: string, cwd: string): string | undefined {
+  if (!Object.hasOwn(COMMANDS, agent)) return undefined;
+  return `${cwd === "" ? "" : `cd ${quoteWord(cwd)} && `}${COMMANDS[agent].replace("{id}", id)}`;
+}
+
+/** Returns a word as a shell reads it. */
+export function quoteWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}

@@ -1,5 +1,7 @@
 /** How each client is told to start this server. Printed for a person; nothing is written. */
 
+import { quoteWord } from "../../core/export/resumable.ts";
+
 interface Registration {
   /** The client as people call it. */
   readonly title: string;
@@ -11,8 +13,7 @@ interface Registration {
 const NAME = "sessions";
 
 const asJson = (value: object): string => JSON.stringify(value, null, 2);
-const inShell = (words: readonly string[]): string =>
-  words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+const inShell = (words: readonly string[]): string => words.map(quoteWord).join(" ");
 const withArgs = ([command, ...args]: readonly string[]): object => ({ command, args });
 const asToml = (text: string): string => JSON.stringify(text);
 

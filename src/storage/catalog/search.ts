@@ -127,7 +127,8 @@ export class Search {
 
   /**
    * Returns whole words first, then parts of words; the latest windows first, and the best hits first inside each, of
-   * equal ones the latest. A cursor names the window and the position in it, so that pages stay consistent when texts are added or removed.
+   * equal ones the latest. A cursor names the window and the position in it, so that pages stay consistent when texts are
+   * added or removed.
    */
   async indexed(file: CatalogFile): Promise<{ hits: Hit[]; more: boolean }> {
     const { words, parts } = toExpressions(this.query, (part) => file.texts.wordsWith(part));

@@ -36,7 +36,6 @@ import {
 } from "./connections.ts";
 import { isSameEnd, NOTHING, parseEnd } from "./ends.ts";
 import { dropSearchFacts, dropWords, isFound, toDescriptionRow, toStorableText } from "./fact-parts.ts";
-
 import { parseStoredHead } from "./heads.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";

@@ -1,6 +1,6 @@
 /** Makes a session into a file that another agent resumes, with its path and the command for it. */
 
-import type { ResumableSession, ResumingAgent } from "../../../core/export/resumable.ts";
+import { makeResumeCommand, type ResumableSession, type ResumingAgent } from "../../../core/export/resumable.ts";
 import { NO_TIME, toTimestamp } from "../../../core/foreign/messages.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { ClaudeFormat } from "./claude/claude.ts";
@@ -34,12 +34,11 @@ export function makeResumableFile(
     agent === "claude" ? new ClaudeFormat(options) : new CodexFormat(options),
   );
   const began = toTimestamp(session.log.header.timestamp, NO_TIME);
-  const resume = agent === "claude" ? `claude --resume ${sessionId}` : `codex resume ${sessionId}`;
   return {
     sessionId,
     parts:
       agent === "codex" ? rolloutPath(sessionId, began) : cwd === "" ? undefined : [slugOf(cwd), `${sessionId}.jsonl`],
-    command: cwd === "" ? resume : `cd ${quoted(cwd)} && ${resume}`,
+    command: makeResumeCommand(agent, sessionId, cwd) as string,
     lines: () => walk.lines(),
     report: () => walk.report(),
   };
@@ -61,9 +60,4 @@ function slugOf(cwd: string): string {
   let hash = 0;
   for (let at = 0; at < cwd.length; at++) hash = (Math.imul(hash, 31) + cwd.charCodeAt(at)) | 0;
   return `${slug.slice(0, LONGEST_SLUG)}-${Math.abs(hash).toString(36)}`;
-}
-
-/** Returns a path as one word of a shell. */
-function quoted(path: string): string {
-  return /^[A-Za-z0-9_./~+:@%=-]+$/.test(path) && !path.startsWith("~") ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
