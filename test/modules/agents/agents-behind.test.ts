@@ -99,14 +99,15 @@ describe.each(AGENTS)("a turn with an agent %s", (whose, args) => {
     const place = temporaryPlace();
     const mute = whose === "of Pi" ? piLike("--mute") : ownAgent(place, "void line");
     for (const [agent, sentence] of [
-      ["/no/such/agent", "could not be started (ENOENT)"],
-      [mute, whose === "of Pi" ? "within 200 ms" : "did not answer initialize for 200 ms and was ended"],
-    ]) {
+      ["/no/such/agent", /could not be started \(ENOENT\)/],
+      // On a slow machine, Pi is given up while it is asked for its state.
+      [mute, /did not answer \w+ for 200 ms and was ended|within 200 ms/],
+    ] as const) {
       const options = ["--agent", agent, ...args.slice(2), "--agent-timeout", "200"];
       // It lives long enough after it was given up for the report of the first reason.
       const { editor, sessionId, made } = await talk(options, { place, agentLaunch: whose === "of Pi" ? {} : HERE });
       expect(made.configOptions).toBeUndefined();
-      expect(await editor.failedTurn(sessionId, "one")).toContain(sentence);
+      expect(await editor.failedTurn(sessionId, "one")).toMatch(sentence);
       if (whose !== "of Pi") expect((await editor.result("session/list", {})).sessions).toEqual([]);
       await editor.server.finish();
     }
