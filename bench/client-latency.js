@@ -41,7 +41,6 @@ const FACES = {
   "the Agent Client Protocol": {
     "the agent alone": { args: [acp], isAcp: true },
     "behind a process that only passes bytes on": { args: ["-e", FORWARD, acp], isAcp: true },
-    recorded: { args: [program, ...OF_ACP], isOurs: true, isAcp: true },
     "`--dialect acp`": { args: [program, "--dialect", "acp", ...OF_ACP], isOurs: true, isAcp: true },
   },
 };

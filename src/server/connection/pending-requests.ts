@@ -1,7 +1,7 @@
 /** Requests that wait for their answers: by id, with limits of time. */
 
 /** A limit of time for an answer. */
-interface AnswerLimit {
+export interface AnswerLimit {
   /** Milliseconds until {@link expire} is called. */
   readonly within: number;
   /** Ends the wait, unless another event does. */
