@@ -130,7 +130,6 @@ export const OPTIONS = {
   legalComments: "none",
   // start.ts counts on it.
   charset: "ascii",
-  external: ["vscode-jsonrpc", "vscode-jsonrpc/*"],
   logLevel: "warning",
   logOverride: { "import-is-undefined": "error" },
 };

@@ -29,7 +29,6 @@ import { SWEEP } from "../support/tiers.ts";
 import "../../src/handlers/shared/declarations.ts";
 import "../../src/handlers/shared/hooks.ts";
 import "../../src/server/openrpc.ts";
-import "vscode-jsonrpc/node";
 
 /** Milliseconds after which a reply counts as missing here. */
 const TIMEOUT = 2000;

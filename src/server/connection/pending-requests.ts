@@ -44,6 +44,10 @@ export class PendingRequests<Id, Answer> {
     this.take(id)?.reject(error);
   }
 
+  resolveAll(answer: Answer): void {
+    for (const id of this.waiting.keys()) this.resolve(id, answer);
+  }
+
   rejectAll(error: Error): void {
     for (const id of this.waiting.keys()) this.reject(id, error);
   }
