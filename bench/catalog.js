@@ -1,6 +1,6 @@
 // Time to find sessions: makes many of them, then asks the built program over its streams.
 //
-//   node bench/catalog.js --sessions 10000 [--kilobytes 100] [--rounds 200] [--json] [--no-sqlite]
+//   node bench/catalog.js --sessions 10000 [--kilobytes 100] [--rounds 200] [--json]
 //
 // `--libraries` names packages with Pi's SessionManager, as JSON: how long each takes to list the same sessions.
 //
@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseDefaults, runFresh } from "./measure.js";
-import { computePercentile, getProgram, Server } from "./server.js";
+import { computePercentile, Server } from "./server.js";
 import { hex, makePath, makeSessions, random, word } from "./sessions.js";
 
 const options = parseDefaults({
@@ -19,7 +19,6 @@ const options = parseDefaults({
   kilobytes: 100,
   rounds: 200,
   json: false,
-  "no-sqlite": false,
   libraries: "[]",
 });
 
@@ -28,10 +27,6 @@ const options = parseDefaults({
 const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
 process.on("exit", () => rmSync(home, { recursive: true, force: true }));
 const { root, files, bytes } = makeSessions(home, options.sessions, options.kilobytes);
-
-// --- the program -----------------------------------------------------------------------------------------------------
-
-const program = getProgram(home, options["no-sqlite"]);
 
 /** Size of the catalog with SQLite's files next to it. */
 function catalogMegabytes() {
@@ -43,7 +38,7 @@ const figures = { node: process.version, sessions: files.length, megabytes: Math
 
 /** A server that has answered once: how long a process takes to start is measured elsewhere. */
 async function started() {
-  const server = new Server(program, home);
+  const server = new Server(home);
   await server.ask("get_state", {});
   return server;
 }

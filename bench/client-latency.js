@@ -10,11 +10,10 @@ import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { replaceFigures } from "./figures.js";
-import { formatTable, parseDefaults, toFigure } from "./measure.js";
+import { formatTable, parseDefaults, program, toFigure } from "./measure.js";
 
 const { runs, chunks, write } = parseDefaults({ runs: 20, chunks: 10_000, write: false });
 const pathOf = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
-const program = pathOf("dist/bin/pi-session-server.js");
 const home = mkdtempSync(join(tmpdir(), "bench-face-"));
 const project = join(home, "project");
 mkdirSync(project);
@@ -41,7 +40,6 @@ const FACES = {
   "the Agent Client Protocol": {
     "the agent alone": { args: [acp], isAcp: true },
     "behind a process that only passes bytes on": { args: ["-e", FORWARD, acp], isAcp: true },
-    recorded: { args: [program, ...OF_ACP], isOurs: true, isAcp: true },
     "`--dialect acp`": { args: [program, "--dialect", "acp", ...OF_ACP], isOurs: true, isAcp: true },
   },
 };

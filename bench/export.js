@@ -27,14 +27,13 @@ import { pathToFileURL } from "node:url";
 import { importSources, root } from "../scripts/import-sources.js";
 import { replaceFigures } from "./figures.js";
 import { makeId } from "./generate.js";
-import { formatNumber, formatTable, parseDefaults, toFigure } from "./measure.js";
+import { formatNumber, formatTable, parseDefaults, program, readMemory, toFigure } from "./measure.js";
 import { findModern } from "./pi.js";
 
 const options = parseDefaults({
   ...{ sizes: "100,2000,20000", runs: 3, most: 300, alone: false, figures: false, into: root },
   ...{ node: undefined, pi15: undefined, keep: undefined },
 });
-const program = join(root, "dist/bin/pi-session-server.js");
 if (!existsSync(program)) throw new Error("There is no server to measure. Run `npm run build`.");
 
 const START = 1767225600000;
@@ -185,10 +184,8 @@ function rendererMemory(pid) {
   let [now, most] = [0, 0];
   for (const one of parents.keys()) {
     if (!isUnder(one) || !readFileSync(`/proc/${one}/cmdline`, "utf8").includes("--type=renderer")) continue;
-    const status = readFileSync(`/proc/${one}/status`, "utf8");
-    const megabytes = (what) => Number(new RegExp(`${what}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1000;
-    now = Math.max(now, megabytes("VmRSS"));
-    most = Math.max(most, megabytes("VmHWM"));
+    now = Math.max(now, (readMemory(one, "VmRSS") ?? 0) / 1000);
+    most = Math.max(most, (readMemory(one, "VmHWM") ?? 0) / 1000);
   }
   return { now, most };
 }

@@ -9,14 +9,14 @@ import { fileURLToPath } from "node:url";
 import { endDatabase, startDatabase } from "../scripts/database.js";
 import { replaceFigures } from "./figures.js";
 import { writeSession } from "./generate.js";
-import { computePercentile, getProgram, Server } from "./server.js";
+import { program } from "./measure.js";
+import { computePercentile, Server } from "./server.js";
 
 const [load] = loadavg();
 export const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
 const place = mkdtempSync(join(process.env.BENCH_DATABASE ?? tmpdir(), "pi-session-server-database-"));
 const database = await startDatabase(place);
 export const url = `postgres:///postgres?host=${encodeURIComponent(place)}&user=fleet`;
-const program = getProgram(home, false);
 
 function makeMachine(name) {
   const folder = join(home, name);
@@ -26,7 +26,7 @@ function makeMachine(name) {
 
 /** Starts a server on a machine of its own, with the fleet's database unless `variables` say otherwise. */
 export const startServer = (name, given = [], variables = { PI_FLEET_URL: url }) =>
-  new Server(program, makeMachine(name), { given, variables });
+  new Server(makeMachine(name), { given, variables });
 
 /** Runs `fleet` with these words. Returns its result, and the seconds that it took. */
 export function runFleet(...words) {

@@ -84,8 +84,7 @@ async function push() {
   await reader.ask("switch_session", { sessionId: result.sessionId });
   const { result: there } = await reader.ask("get_state", {});
   if (there.messageCount !== result.messageCount) throw new Error("the copy is not what was pushed");
-  const forked = await writerFork(reader);
-  add("clone of it there, until it is acknowledged", seconds(forked));
+  add("clone of it there, until it is acknowledged", seconds((await reader.ask("clone", {})).took));
   await reader.end();
   const { sessionId } = result;
   const cold = await measureColdMachines(sessionId, 3);
@@ -93,10 +92,6 @@ async function push() {
   add("cold open of it on another machine, until it is open", fetched.join(", "), "60 MB/s");
   add("- until its first context", seconds(cold.coldContextMilliseconds));
   add("- the same with the server's start", seconds(cold.coldContextWithStartMilliseconds));
-}
-
-async function writerFork(on) {
-  return (await on.ask("clone", {})).took;
 }
 
 /** As many bytes in many sessions. */

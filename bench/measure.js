@@ -1,7 +1,20 @@
 // Shared parts of all measurements: child processes with requests over their streams, medians, and their display.
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+
+/** The built program. */
+export const program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
+
+/** Kilobytes of a process: `VmRSS` now, `VmHWM` at most; undefined where the system does not report them. */
+export function readMemory(pid, what) {
+  try {
+    return Number(new RegExp(`${what}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
+  } catch {
+    return undefined;
+  }
+}
 
 /** Parses the command line. Each option has the type of its default; one without a default is a text. */
 export function parseDefaults(defaults) {
@@ -115,14 +128,10 @@ export class Child {
     return { result: this.bytes > KEPT ? undefined : JSON.parse(line).result, took };
   }
 
-  /** Megabytes: `VmRSS` now, `VmHWM` at most; undefined where the system does not report them. */
+  /** Megabytes: `VmRSS` now, `VmHWM` at most. */
   memory(what) {
-    try {
-      const status = readFileSync(`/proc/${this.process.pid}/status`, "utf8");
-      return Number(new RegExp(`${what}:\\s+(\\d+)`).exec(status)?.[1]) / 1000;
-    } catch {
-      return undefined;
-    }
+    const kilobytes = readMemory(this.process.pid, what);
+    return kilobytes && kilobytes / 1000;
   }
 
   async end() {
@@ -132,6 +141,12 @@ export class Child {
     await this.gone;
     clearTimeout(late);
   }
+}
+
+/** Drops the pages of a file from the cache; false where the system cannot. */
+export function dropPages(file) {
+  const { status } = spawnSync("dd", [`if=${file}`, "iflag=nocache", "count=0", "status=none"]);
+  return process.platform === "linux" && status === 0;
 }
 
 /** A script that answers each line at once: what a host waits for in any case. */

@@ -4,11 +4,11 @@
 //
 // `--pause`: milliseconds between two calls, as between those of an agent. `--home`: a folder whose sessions stay there
 // for the next run. Prints the time to the first answer, percentiles of `find` and of the other tools, bytes, and memory.
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseDefaults } from "./measure.js";
-import { computePercentile, getProgram, Server } from "./server.js";
+import { parseDefaults, readMemory } from "./measure.js";
+import { computePercentile, Server } from "./server.js";
 import { makeSessions, word } from "./sessions.js";
 
 const options = parseDefaults({ sessions: 1000, kilobytes: 551, rounds: 200, pause: 150, json: false, home: "" });
@@ -18,7 +18,6 @@ if (!existsSync(join(home, ".pi"))) {
   mkdirSync(home, { recursive: true });
   makeSessions(home, options.sessions, options.kilobytes);
 }
-const program = getProgram(home, false);
 const _meta = {
   "io.modelcontextprotocol/protocolVersion": "2026-07-28",
   "io.modelcontextprotocol/clientCapabilities": {},
@@ -26,13 +25,11 @@ const _meta = {
 const pause = () => new Promise((resolve) => setTimeout(resolve, options.pause));
 
 /** Megabytes now. */
-function memoryOf({ process: { pid } }) {
-  return Math.round(Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]) / 1024);
-}
+const memoryOf = ({ process: { pid } }) => Math.round(readMemory(pid, "VmRSS") / 1024);
 
 async function started() {
   const from = performance.now();
-  const server = new Server(program, home, { given: ["--read-only", "--attach", "off"], dialect: "mcp" });
+  const server = new Server(home, { given: ["--read-only", "--attach", "off"], dialect: "mcp" });
   await server.ask("server/discover", { _meta });
   return { server, took: performance.now() - from };
 }

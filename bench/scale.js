@@ -8,7 +8,6 @@
 //
 // On Linux `dd` drops the pages of a file from the cache; elsewhere the cold rows are left out.
 import { constants } from "node:buffer";
-import { spawnSync } from "node:child_process";
 import {
   closeSync,
   copyFileSync,
@@ -29,17 +28,18 @@ import { makeId, writeLongLine, writeSession } from "./generate.js";
 import {
   Child,
   counted,
+  dropPages,
   ECHO,
   formatNumber,
   formatTable,
   makeRequest,
   parseDefaults,
+  program,
   runFresh,
   toFigure,
 } from "./measure.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const program = join(root, "dist/bin/pi-session-server.js");
 const node = process.execPath;
 const options = parseDefaults({
   ...{ gigabytes: 10, line: 1, open: 64, sessions: 100_000, entries: 100_000, rounds: 9 },
@@ -217,7 +217,7 @@ function drop(files) {
     const fd = openSync(file, "r");
     fsyncSync(fd);
     closeSync(fd);
-    spawnSync("dd", [`if=${file}`, "iflag=nocache", "count=0", "status=none"]);
+    dropPages(file);
   }
 }
 

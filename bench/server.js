@@ -1,21 +1,12 @@
 // A server of the built program whose calls are timed one by one, for benches that make many sessions and ask for them.
 import { spawn } from "node:child_process";
-import { cpSync, readFileSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
-
-/** Returns the path of the program; without SQLite, that of a copy away from the installed packages. */
-export function getProgram(home, withoutSqlite) {
-  const program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
-  if (!withoutSqlite) return program;
-  cpSync(dirname(program), join(home, "bin"), { recursive: true });
-  return join(home, "bin", basename(program));
-}
+import { program, readMemory } from "./measure.js";
 
 export class Server {
   /** `given`: options of the server, and `variables` of its environment. */
-  constructor(program, home, { given = ["--no-session"], dialect = "jsonrpc", variables = {} } = {}) {
+  constructor(home, { given = ["--no-session"], dialect = "jsonrpc", variables = {} } = {}) {
     const env = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state"), ...variables };
     const args = [program, ...given, "--dialect", dialect, "--framing", "lines"];
     this.process = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "inherit"] });
@@ -42,8 +33,7 @@ export class Server {
 
   /** Megabytes at most. */
   memory() {
-    const status = readFileSync(`/proc/${this.process.pid}/status`, "utf8");
-    return Math.round(Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024);
+    return Math.round(readMemory(this.process.pid, "VmHWM") / 1024);
   }
 
   async end() {

@@ -4,13 +4,11 @@
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { writeSession } from "./generate.js";
-import { Child, makeRequest, parseDefaults, toFigure } from "./measure.js";
+import { Child, makeRequest, parseDefaults, program, toFigure } from "./measure.js";
 import { computePercentile } from "./server.js";
 
 const { runs } = parseDefaults({ runs: 30 });
-const program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
 const home = mkdtempSync(join(tmpdir(), "bench-sharing-"));
 const env = { ...process.env, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state") };
 mkdirSync(join(home, "state"));

@@ -1,12 +1,11 @@
 // The rows of usual sessions, of 50 to 1,000 entries: what a host asks in a minute of work, each session in a process of
 // its own that is asked one command after the other.
 
-import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { currentBuild, makeFileName, once, ours, oursIn, piState, run, runWith, state, theirs } from "./asking.js";
 import { makeId, USAGE, writeSession } from "./generate.js";
-import { counted, makeRequest, toFigure } from "./measure.js";
+import { counted, dropPages, makeRequest, toFigure } from "./measure.js";
 import { home, quick } from "./options.js";
 import { makePiRequest } from "./pi.js";
 import { makeRowSession } from "./rows.js";
@@ -76,12 +75,6 @@ async function piWorkOn(pi, file, count) {
   });
 }
 
-/** Drops the pages of a file from the cache; false where the system cannot. */
-function drop(file) {
-  const { status } = spawnSync("dd", [`if=${file}`, "iflag=nocache", "count=0", "status=none"]);
-  return process.platform === "linux" && status === 0;
-}
-
 /** Returns what `measure` found the last time for this build or Pi, and measures anew once all of it was taken. */
 function sharing(measure) {
   const found = new Map();
@@ -98,7 +91,7 @@ function sharing(measure) {
 
 /** The opening and the first context of a session whose pages the system has to read from the disk. */
 async function openCold(file, child, lines) {
-  if (!drop(file)) return undefined;
+  if (!dropPages(file)) return undefined;
   return runWith(child, async () => {
     const [first, ...asked] = lines;
     await child.ask([first]);

@@ -4,10 +4,9 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { getProgram, Server } from "../bench/server.js";
+import { program } from "../bench/measure.js";
+import { Server } from "../bench/server.js";
 import { endDatabase, startDatabase } from "./database.js";
-
-const PROGRAM = getProgram(undefined, false);
 
 const say = (machine, text) => console.log(`${machine ? `[${machine}]` : "          "} ${text}`);
 const user = (text) => ({ type: "message", message: { role: "user", content: text } });
@@ -21,9 +20,9 @@ async function show(folder) {
   const [first, second] = ["machine-1", "machine-2"].map((name) => join(folder, name));
   for (const home of [first, second]) mkdirSync(home);
   const variables = { PI_FLEET_URL: url };
-  const start = (home, ...given) => new Server(PROGRAM, home, { given, variables });
+  const start = (home, ...given) => new Server(home, { given, variables });
   const env = { ...process.env, HOME: first, PI_SESSION_SERVER_STATE_DIR: join(first, "state"), ...variables };
-  execFileSync(process.execPath, [PROGRAM, "fleet", "migrate"], { env, stdio: "inherit" });
+  execFileSync(process.execPath, [program, "fleet", "migrate"], { env, stdio: "inherit" });
   const one = start(first);
   const { sessionId } = (await one.ask("get_state")).result;
   await one.ask("append", { entries: [user("Make the build pass."), assistant("I look at the log first.")] });

@@ -4,7 +4,7 @@ import { build } from "esbuild";
 
 export const root = fileURLToPath(new URL("..", import.meta.url));
 
-/** The transcripts lie where they do from a file of the conformance kit. */
+/** The place of every file: in a folder of a folder of the root. */
 const PLACE = JSON.stringify(new URL("../src/conformance/rules.ts", import.meta.url));
 
 /** Returns a module of these export statements, whose paths begin at the root. */

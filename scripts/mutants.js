@@ -26,6 +26,7 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { parseSync } from "vite";
+import { makeRandom } from "../bench/random.js";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const DRAWN = join(ROOT, "test/mutants/drawn.jsonl");
@@ -147,17 +148,6 @@ function writeLines(path, values) {
 
 const resultsIn = (path) => Object.fromEntries(linesOf(path).map(({ id, ...result }) => [id, result]));
 
-/** Returns numbers from 0 to 1 that follow from a seed. */
-function random(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), state | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** Draws mutants: a line of code of all sources first, then an operator that its file has a place for, then the place. */
 function draw(seed, count) {
   const files = sourceFiles().map((file) => {
@@ -172,7 +162,7 @@ function draw(seed, count) {
       return line < past;
     });
   };
-  const next = random(seed);
+  const next = makeRandom(seed);
   const pick = (list) => list[Math.floor(next() * list.length)];
   const drawn = new Map();
   while (drawn.size < count) {

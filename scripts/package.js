@@ -109,8 +109,7 @@ try {
 
   const assets = {};
   for (const part of FILES) for (const name of [`${part}.js`, `${part}.js.code`]) assets[name] = join(folder, name);
-  for (const place of ["dist/schema", "docs/conformance"])
-    for (const name of readdirSync(place)) assets[`${place}/${name}`] = resolve(place, name);
+  for (const name of readdirSync("dist/schema")) assets[`dist/schema/${name}`] = resolve("dist/schema", name);
   const config = join(folder, "sea.json");
   const made = join(folder, basename(out));
   writeFileSync(

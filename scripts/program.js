@@ -104,10 +104,6 @@ const ASSETS = {
   "src/cli/schema-files.ts": `
     import { getRawAsset } from "node:sea";
     export const readSchemaFile = (name) => new Uint8Array(getRawAsset("dist/schema/" + name)).slice();`,
-  "src/conformance/transcript-files.ts": `
-    import { getAsset, getAssetKeys } from "node:sea";
-    const ours = (path) => path.startsWith("docs/conformance/");
-    export const readTranscriptFiles = () => getAssetKeys().filter(ours).map((path) => [path.slice(17), getAsset(path, "utf8")]);`,
 };
 
 /** Returns a hash of the sources and of the build's tools. */
@@ -134,7 +130,6 @@ export const OPTIONS = {
   legalComments: "none",
   // start.ts counts on it.
   charset: "ascii",
-  external: ["vscode-jsonrpc", "vscode-jsonrpc/*"],
   logLevel: "warning",
   logOverride: { "import-is-undefined": "error" },
 };

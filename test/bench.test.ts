@@ -145,7 +145,7 @@ test("an agent behind the server is measured beside that agent alone", SWEEP, ()
   const around = ["the agent alone", "behind a process that only passes bytes on"];
   expect(faces).toEqual([
     ...[...around, "`--mode rpc`", "`--dialect acp`"].map((face) => `Pi's dialect: ${face}`),
-    ...[...around, "recorded", "`--dialect acp`"].map((face) => `the Agent Client Protocol: ${face}`),
+    ...[...around, "`--dialect acp`"].map((face) => `the Agent Client Protocol: ${face}`),
   ]);
 });
 

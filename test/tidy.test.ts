@@ -116,7 +116,6 @@ test("what touches the world has one importer each", () => {
   );
   expect(importersOf("uuid")).toBe("storage/system-env.ts");
   expect(importersOf("node:http", "node:https", "node:http2")).toBe("view/web.ts");
-  expect(importersOf("vscode-jsonrpc/node")).toBe("server/connection/hooks.ts");
   const naming = (pattern: RegExp): string =>
     [...TEXTS].flatMap(([file, text]) => (pattern.test(text) ? file : [])).join(" ");
   expect(naming(/["'](?:node:sqlite|@photostructure\/sqlite)["']/)).toBe("storage/fs/sqlite.ts");

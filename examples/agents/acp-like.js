@@ -1,6 +1,6 @@
 // `node examples/agents/acp-like.js`: an agent that speaks the Agent Client Protocol on stdin and stdout, with a scripted
 // model in place of a real one. It keeps nothing: `pi-session-server --agent 'node acp-like.js' --agent-protocol acp`
-// records what it says. README.md says what its words do.
+// keeps what it says. README.md says what its words do.
 import { randomUUID } from "node:crypto";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 

@@ -92,7 +92,7 @@ export const OPTIONS: readonly Option[] = `
 --confine  access only the session folders and those of --allow-path
 --allow-path <dir>...  allow this folder too; can be given several times, implies --confine
 --agent <command>  start this agent, such as 'pi --mode rpc', for what needs a model; with --mode rpc or --dialect acp
---agent-protocol <pi|acp>  speak with the agent in Pi's dialect (pi, default) or in that of editors (acp), and record its turns
+--agent-protocol <pi|acp>  speak with the agent in Pi's dialect (pi, default) or in that of editors (acp), which implies --dialect acp
 --agent-timeout <ms>  wait so long for an answer of the agent (default 30000)
 --hook-timeout <ms>  wait so long for an answer of the host to a hook
 --max-message-bytes <n>  refuse a longer message (default 64 MiB)
@@ -330,6 +330,7 @@ function settingsOf(
     return value as T;
   };
   oneOf("--mode", ["rpc"], "rpc");
+  const agent = agentOf(given);
   return {
     session: given.get("--session"),
     continueLatest: given.get("--continue") === TOP ? TOP : given.has("--continue"),
@@ -344,7 +345,7 @@ function settingsOf(
     fleetAway: oneOf("--fleet-away", ["refuse", "journal"], "refuse"),
     fleetSearch: given.has("--fleet-search") ? oneOf<"on" | "off">("--fleet-search", ["on", "off"], "on") : undefined,
     framing: oneOf("--framing", ["auto", "lines", "headers"], asPi ? "lines" : "auto"),
-    dialect: oneOf("--dialect", DIALECTS, asPi ? "pi" : "auto"),
+    dialect: oneOf("--dialect", DIALECTS, asPi ? "pi" : agent?.protocol === "acp" ? "acp" : "auto"),
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),
     // Agents that ask read past sessions. They neither write nor join them.
     readOnly: given.has("--read-only") || isRecall,
@@ -353,7 +354,7 @@ function settingsOf(
     hookTimeout: parsePositive(given, "--hook-timeout"),
     holderTimeout: parsePositive(given, "--holder-timeout"),
     allowedPaths: given.has("--confine") || allowed.length > 0 ? allowed : undefined,
-    agent: agentOf(given),
+    agent,
     recall: { excluded, redacts: !given.has("--no-redact") },
     provider: given.get("--provider"),
     model: given.get("--model"),
@@ -378,9 +379,6 @@ function agentOf(given: ReadonlyMap<string, string>): AgentSettings | undefined 
   };
 }
 
-/** Options about the session at the start. */
-const OF_ONE_SESSION = ["--session", "--continue", "--fork", "--session-id", "--name"];
-
 /** Throws UsageError unless an agent can work with the other options. */
 function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string, string>): void {
   if (!settings.agent) {
@@ -389,15 +387,9 @@ function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string,
     return;
   }
   const isPi = settings.agent.protocol === "pi";
-  const isOurs = settings.dialect === "acp";
-  if (!isPi && !isOurs && (settings.dialect !== "auto" || settings.framing !== "auto"))
-    throw new UsageError(
-      "With --agent-protocol acp the editor and the agent speak that protocol. Leave out --mode and --framing; give --dialect acp, or none to have every line passed on as it is.",
-    );
-  const chosen = isPi || isOurs ? undefined : OF_ONE_SESSION.find((name) => given.has(name));
-  if (chosen !== undefined)
-    throw new UsageError(`With --agent-protocol acp the editor chooses the session. Leave out ${chosen}.`);
-  if (isPi && settings.dialect !== "pi" && !isOurs)
+  if (!isPi && settings.dialect !== "acp")
+    throw new UsageError("--agent-protocol acp is for editors. Leave out --mode, and any --dialect but acp.");
+  if (settings.dialect !== "pi" && settings.dialect !== "acp")
     throw new UsageError("--agent needs --mode rpc for clients of Pi, or --dialect acp for editors.");
   const unfit = settings.inMemory
     ? "--no-session keeps none"

@@ -47,7 +47,6 @@ export class Conversation {
   readonly agreed: string[] = [];
   /** Names of the hooks that a rule answers itself, each once. */
   private readonly held = new Set<string>();
-  private holdsAll = false;
   private readonly untaken: Received[] = [];
   private untakenBytes = 0;
   /** Texts of the requests whose replies are unread, by their keys. */
@@ -164,11 +163,6 @@ export class Conversation {
   /** Leaves the next hook of that name to the rule, which takes it by {@link hook}. All others are agreed to. */
   hold(name: string): void {
     this.held.add(name);
-  }
-
-  /** Leaves all hooks to the rule. */
-  holdAll(): void {
-    this.holdsAll = true;
   }
 
   /** Answers a hook. */
@@ -403,7 +397,7 @@ export class Conversation {
     const message = this.dialect.read(value, text);
     if (this.opening.length < KEPT_OPENING) this.opening.push(message);
     if (message.kind === "reply") this.noteRepeatedReply(message);
-    if (message.kind === "hook" && !this.holdsAll && !this.held.delete(message.name ?? "")) {
+    if (message.kind === "hook" && !this.held.delete(message.name ?? "")) {
       if (this.agreed.length < MOST_UNTAKEN) this.agreed.push(message.name ?? "");
       this.answer(message, {});
       return;

@@ -4,7 +4,7 @@ import { abandonRuns, type ConformanceOptions, type ConformanceResult, runRules 
 
 export { COMBINATIONS, type Combination } from "./combination.ts";
 export type { Theme } from "./rule.ts";
-export { listThemes } from "./rules.ts";
+export { THEMES } from "./rules.ts";
 export { CannotStart, type ConformanceOptions, type ConformanceResult } from "./run.ts";
 
 /** Signals that end this process, and the number that its exit status has for each. */

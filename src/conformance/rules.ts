@@ -17,14 +17,9 @@ import { requestsTheme } from "./rules/requests.ts";
 import { sessionsTheme } from "./rules/sessions.ts";
 import { startingTheme } from "./rules/starting.ts";
 import { writingTheme } from "./rules/writing.ts";
-import { makeTranscriptTheme } from "./transcripts.ts";
 
-/** Returns the rules by their themes, with those of the transcripts of this package. */
-export function listThemes(): Theme[] {
-  return [...THEMES, makeTranscriptTheme(), THROUGHOUT];
-}
-
-const THEMES: readonly Theme[] = [
+/** The rules by their themes. */
+export const THEMES: readonly Theme[] = [
   startingTheme,
   introductionTheme,
   framingTheme,
@@ -41,7 +36,6 @@ const THEMES: readonly Theme[] = [
   damageTheme,
   hooksTheme,
   sessionsTheme,
+  // Judges what all servers have done, so that it comes last.
+  { name: "throughout", rules: [oneReply, onlyFrames] },
 ];
-
-/** Judges what all servers have done, so that it comes last. */
-const THROUGHOUT: Theme = { name: "throughout", rules: [oneReply, onlyFrames] };

@@ -11,7 +11,7 @@ export default defineCommand({
   name: "export_html",
   summary:
     "Writes the session as one page that needs nothing else: the path to the leaf, and folded every other branch; with " +
-    "script, which it brings, its tree, search and comparison.",
+    "script, which it brings, its tree and its search.",
   effect: "read",
   repeatable: false,
   params: {

@@ -1,4 +1,4 @@
-/** Styles of the page with its script: the tree next to it, the comparison, and the parts that follow the reader. */
+/** Styles of the page with its script: the tree next to it, and the parts that follow the reader. */
 
 const PANE = `
 html.js{--pane:0rem;scroll-padding-top:1.25rem;scroll-behavior:auto}
@@ -73,7 +73,7 @@ button:disabled{color:var(--dim);cursor:default;background:none;opacity:.75}
 .chosen{border-top:1px solid var(--line);padding:.6rem .85rem .75rem;height:8.6rem;flex:none}
 .chosen p{margin:0}
 .chosen>p.dim{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-.chosen .said{display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:2;overflow:hidden;margin:.15rem 0 .5rem;min-height:1.4em;overflow-wrap:anywhere;unicode-bidi:isolate}
+.chosen .said{font-size:.875rem;display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:2;overflow:hidden;margin:.15rem 0 .5rem;min-height:1.4em;overflow-wrap:anywhere;unicode-bidi:isolate}
 .chosen b{color:var(--fg);font-weight:600}
 .acts{display:flex;flex-wrap:wrap;gap:.35rem}
 .opener{position:fixed;left:1rem;bottom:1rem;z-index:3;background:var(--fg);color:var(--bg);border-radius:2rem;padding:.5rem 1.1rem;font-weight:600;font-size:.875rem;box-shadow:0 2px 12px #0004}
@@ -130,31 +130,11 @@ dialog{border:1px solid var(--line);border-radius:14px;padding:0;color:var(--fg)
 dialog::backdrop{background:#0008}
 dialog>header{display:flex;align-items:center;gap:.5rem;padding:.9rem 1.25rem;border-bottom:1px solid var(--line)}
 dialog h2{flex:1;margin:0;font-size:1.1rem}
-dialog h3{font-size:.9375rem;margin:0}
 .help dl{margin:0;padding:.75rem 1.25rem 1.25rem;overflow:auto}
 .help dl div{display:grid;grid-template-columns:8.5rem 1fr;gap:.75rem;padding:.22rem 0;font-size:.875rem}
 .help dd{margin:0}
 kbd{font:inherit;font-size:.8125rem;border:1px solid var(--edge);border-bottom-width:2px;border-radius:5px;padding:.02rem .4rem;background:var(--soft)}
-.compare[open]{width:76rem;display:flex;flex-direction:column}
-.scroller{overflow:auto;padding:0 1.25rem 1.5rem;overscroll-behavior:contain}
-.parted{margin:1rem 0 .75rem;color:var(--dim);font-size:.9rem}
-.sides{display:grid;grid-template-columns:1fr 1fr;gap:1.25rem;margin:0 0 1.25rem}
-.side{min-width:0;border-top:3px solid var(--userline);padding-top:.6rem}
-.side-b{border-top-color:var(--cost)}
-.side>h3{overflow-wrap:anywhere;margin-bottom:.5rem}
-.side>.tag{margin-right:.6rem;font-size:.75rem}
-.letter{display:inline-block;min-width:1.4rem;margin-right:.5rem;text-align:center;border-radius:5px;background:var(--pick)}
-.sheets{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));gap:0 2rem;align-items:start}
-.sheet{margin-bottom:1.25rem;min-width:0;max-height:28rem;overflow:auto}
-.sheet table{width:100%;table-layout:fixed;font-size:.875rem}
-.sheet caption{text-align:start;font-weight:650;padding-bottom:.35rem}
-.sheet th,.sheet td{border:0;border-bottom:1px solid var(--line);background:none;padding:.3rem .5rem .3rem 0;text-align:start;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
-.sheet tbody th{font-weight:400;color:var(--dim);width:40%}
-.said{padding-left:0;list-style:none;margin:0;font-size:.875rem}
-li.k-u,li.k-a,.said li{padding:.4rem 0;border-bottom:1px solid var(--line);overflow-wrap:anywhere;unicode-bidi:isolate}
-.said li .link{font-weight:600}
-.said li:not(.k-u) .link{color:var(--dim)}
-@media (max-width:40rem){.compare .sides{grid-template-columns:1fr}.scroller{padding:0 .9rem 1.25rem}dialog>header{padding:.75rem .9rem}}
+@media (max-width:40rem){dialog>header{padding:.75rem .9rem}}
 @media print{.pane,.opener,.toast,.pathbar,.shade,.copy,.ending{display:none!important}.js body{padding-left:0}.here{outline:0}}
 `;
 

@@ -13,13 +13,8 @@ export interface RowMore {
   readonly c?: readonly (readonly [name: string, argument: string])[];
   /** All tokens, and the cost. */
   readonly u?: readonly number[];
-  /** The model of an answer, unless it is that of the answer before in the same block. */
-  readonly m?: string;
   /** The tool of a result. */
   readonly n?: string;
-  /** Files that were read, and those that were changed, unless the calls `read`, `write` and `edit` name all of them. */
-  readonly r?: readonly string[];
-  readonly w?: readonly string[];
 }
 
 /**

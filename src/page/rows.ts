@@ -1,6 +1,5 @@
 /** Entries as the page's script knows them: their place in the tree, and the facts needed without reading their blocks. */
 
-import { Files } from "../core/context/summariser-input.ts";
 import { type PageEntry, toAnchorName } from "../core/export/page.ts";
 import { type LooseMembers, toMembers } from "../core/format/loose.ts";
 import {
@@ -21,9 +20,8 @@ const TEXT = 90;
 const OUTPUT = 50;
 const ARGUMENT = 60;
 const NAME = 60;
-/** Calls of one message, and files of each kind. */
+/** Calls of one message. */
 const MOST_CALLS = 50;
-const MOST_FILES = 200;
 
 const KINDS: Readonly<Record<string, RowKind>> = {
   custom_message: "x",
@@ -97,31 +95,18 @@ function textOf(body: LooseMembers, message: LooseMembers, kind: RowKind): strin
 }
 
 function moreOf(body: LooseMembers, message: LooseMembers, kind: RowKind): RowMore {
-  const files = new Files(MOST_FILES);
-  if (kind === "c" || kind === "s") files.addSummary(body);
-  else files.addMessage(message);
-  const { readFiles, modifiedFiles } = files.lists();
   const calls = kind === "a" ? getToolCalls(message.content).slice(0, MOST_CALLS) : [];
   const failed = message.isError === true || message.stopReason === "error" || isNonZero(message.exitCode);
   const usage = usageOf(getEntryUsage(body));
   const named = calls.map(
     ({ name, arguments: args }) => [shown(name, NAME), shown(findMainArgument(args), ARGUMENT)] as const,
   );
-  // The script knows them by the calls.
-  const areNamed = [...readFiles, ...modifiedFiles].every((path) => named.some(([, argument]) => argument === path));
   return {
     ...(failed ? { f: 1 as const } : {}),
     ...(named.length > 0 ? { c: named } : {}),
     ...(usage.some((amount) => amount > 0) ? { u: usage } : {}),
-    ...(kind === "a" && message.model ? { m: shown(toStored(message.model), NAME) } : {}),
     ...(kind === "r" && message.toolName ? { n: shown(toStored(message.toolName), NAME) } : {}),
-    ...(readFiles.length > 0 && !areNamed ? { r: readFiles.map(pathOf) } : {}),
-    ...(modifiedFiles.length > 0 && !areNamed ? { w: modifiedFiles.map(pathOf) } : {}),
   };
-}
-
-function pathOf(path: string): string {
-  return toReadable(path.slice(0, 300));
 }
 
 function isNonZero(code: unknown): boolean {
@@ -137,24 +122,9 @@ function usageOf(usage: unknown): number[] {
   return [sum || toAmount(given.totalTokens), Math.round(cost * 1e7) / 1e7];
 }
 
-/** Takes away the names of models that the row before in the block has, too. */
-function withoutRepeated(rows: readonly RowTuple[]): RowTuple[] {
-  let model: string | undefined;
-  return rows.map((row) => {
-    const [id, position, back, kind, text, time, more] = row;
-    if (more?.m === undefined) return row;
-    const { m, ...rest } = more;
-    if (m !== model) {
-      model = m;
-      return row;
-    }
-    return [id, position, back, kind, text, time, rest];
-  });
-}
-
 /** Returns rows as an element that the script reads and nothing else does. */
 export function renderRows(rows: readonly RowTuple[]): string {
   // Nothing ends the element, or begins a comment in it.
-  const json = JSON.stringify(withoutRepeated(rows)).replace(/</g, "\\u003c");
+  const json = JSON.stringify(rows).replace(/</g, "\\u003c");
   return `<script type="application/json" class="rows">${json}</script>`;
 }

@@ -3,7 +3,6 @@
 import type { ChildProcessByStdio, SpawnOptionsWithStdioTuple, StdioPipe } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import type { Session } from "../core/session/session.ts";
-import type { Workspace } from "../core/session/workspace.ts";
 import type { Call, Outcome } from "./connection/call.ts";
 import type { Face, FaceWire } from "./face.ts";
 
@@ -12,8 +11,6 @@ export interface AgentsModule {
   startEditorFace(wire: FaceWire, facts: EditorFacts, agent?: AgentOptions): Face;
   /** Puts Pi behind a host that speaks Pi's dialect. The agent starts with the first command for it. */
   startPiBehind(wire: PiWire, agent: AgentOptions): PiBehind;
-  /** Passes the lines between an editor and its agent unchanged, and records the turns. */
-  recordAgent(streams: RecordedStreams, agent: AgentOptions): AgentRecording;
 }
 
 /** Facts about the server for an editor. */
@@ -26,7 +23,7 @@ export interface EditorFacts {
 export interface AgentSettings {
   /** The program and its arguments. */
   readonly words: readonly string[];
-  /** Pi's dialect, or the Agent Client Protocol, whose lines are passed on and recorded. */
+  /** Pi's dialect, or the Agent Client Protocol. */
   readonly protocol: "pi" | "acp";
   /** Milliseconds that the agent has to answer a question of ours, and to read its pending input. */
   readonly within: number;
@@ -73,26 +70,4 @@ export interface PiBehind {
   resume(): void;
   /** Ends the agent, and recovers its turn. */
   end(): Promise<void>;
-}
-
-export interface RecordedStreams {
-  readonly input: Readable;
-  readonly output: Writable;
-  readonly workspace: Workspace;
-  /** Undefined if nothing is recorded while other machines cannot be asked. */
-  readonly outage?: RemoteOutage;
-}
-
-/** An outage of the database that other machines share, during which recording continues without them. */
-export interface RemoteOutage {
-  /** True if other machines should not be asked. */
-  readonly lasts: boolean;
-  /** Returns whether the outage has begun, because they do not answer. */
-  begins(): Promise<boolean>;
-}
-
-export interface AgentRecording {
-  /** Serves until either side ends. Resolves to the exit status. */
-  serve(): Promise<number>;
-  stop(): void;
 }

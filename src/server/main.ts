@@ -164,10 +164,6 @@ export function serve(settings: ServerSettings, world: World): Service {
   const found = { catalog, offered, fleet: stores.fleet, sha256: world.env.sha256 };
   const agent = settings.agent && makeAgentOptions(settings.agent, settings, world);
   const isEditor = settings.dialect === "acp";
-  if (agents && agent?.protocol === "acp" && !isEditor) {
-    const recording = agents.recordAgent({ ...world, workspace, outage: fleet?.outage }, agent);
-    return { ...found, done: recording.serve().finally(ended), stop: () => recording.stop() };
-  }
   const facts = { version: world.version, readOnly: settings.readOnly };
   const connection = new Connection({
     input: world.input,

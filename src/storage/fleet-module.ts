@@ -52,12 +52,7 @@ export interface FleetPlace {
 
 export interface ConnectedFleet {
   /** With it, work goes on without the database. */
-  readonly outage?: {
-    /** True while no caller should wait for the database. */
-    readonly lasts: boolean;
-    /** Returns whether the database is unreachable, as opposed to a missing answer for one session. */
-    begins(): Promise<boolean>;
-  };
+  readonly outage?: object;
   makeStores(place: { readonly disk: Disk; readonly env: Env; readonly stateFolder: string }): FleetStores;
   /** Closes the connections. Later calls are answered as by an unreachable database. */
   close(): Promise<void>;

@@ -96,10 +96,6 @@ describe("the command line", () => {
   });
 });
 
-test("the program does not wait for what its first reply does not need", () => {
-  expect(readFileSync(PROGRAM, "utf8")).not.toMatch(/(?:^|;)(import|export)[^;]*from\s*"vscode-jsonrpc/m);
-});
-
 function cpuTime(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
     .replace(/^.*\) /, "")

@@ -48,9 +48,9 @@ test.each<[typed: string, settings: object]>([
   // Pi's options that mean nothing are accepted, with their values.
   ["--offline --no-themes -ne -ns -np -nc --approve --no-approve --api-key k --name n", { name: "n" }],
   ["--system-prompt --session --api-key k --name n", { session: undefined, name: "n" }],
-  ["--agent a --agent-protocol acp --store v2", { agent: { words: ["a"], protocol: "acp", within: 30_000 } }],
+  ["--agent a --agent-protocol acp", { dialect: "acp", agent: { words: ["a"], protocol: "acp", within: 30_000 } }],
   ["--agent a --dialect acp", { agent: { words: ["a"], protocol: "pi", within: 30_000 } }],
-  ["--agent a --agent-protocol acp --dialect acp", { dialect: "acp" }],
+  ["--agent a --agent-protocol acp --dialect acp --store v2 --name x", { dialect: "acp", name: "x" }],
 ])("%s", (typed, settings) => expect(parseArguments(typed.split(" ").filter(Boolean))).toMatchObject(settings));
 
 test("the command of an agent is cut into words as a shell would cut it", () => {
@@ -92,7 +92,7 @@ test.each([
   ["--agent a --dialect jsonrpc", "--dialect acp for editors"],
   ["--agent a --dialect acp --store v2", "--store v2"],
   ["--agent a --agent-protocol acp --mode rpc", "--mode"],
-  ["--agent a --agent-protocol acp --name x", "--name"],
+  ["--agent a --agent-protocol acp --dialect jsonrpc", "any --dialect but acp"],
   ["--sesion", "Did you mean --session?"],
 ])("a wrong command line is told with what is wrong: %s", (typed, named) => {
   const parse = () => parseArguments(typed.split(" "));

@@ -33,8 +33,8 @@ function schemaOf(modules) {
   };
 }
 
-/** Drives a program with the client. `hasAgent`: prompts are answered; `hasSessions`: sessions are kept. */
-export async function drive({ modules, program, args, env, cwd, hasAgent, hasSessions, words }) {
+/** Drives a program with the client. `hasAgent`: prompts are answered. */
+export async function drive({ modules, program, args, env, cwd, hasAgent, words }) {
   const folder = join(modules, "@agentclientprotocol/sdk");
   const { exports } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const sdk = await import(pathToFileURL(join(folder, exports["."].import)).href);
@@ -148,26 +148,25 @@ export async function drive({ modules, program, args, env, cwd, hasAgent, hasSes
         require(configOptions.find(({ id }) => id === "model").currentValue === value, "another model");
       });
   });
-  if (hasSessions)
-    await connected(async (agent) => {
-      const begun = await begin(agent);
-      const listed = await steps.take("session/list", async () => {
-        const { sessions } = await agent.request(session.list, { cwd });
-        require(!hasAgent || sessions.some((one) => one.sessionId === sessionId), "it is not there");
-        return sessions;
-      });
-      if (!hasAgent || !listed) return;
-      updates.length = 0;
-      await steps.take("session/load, in another process", async () => {
-        require(begun.agentCapabilities?.loadSession === true, "it is not offered");
-        await agent.request(session.load, { sessionId, cwd, mcpServers: [] });
-        require(updates.some(({ update }) => update.sessionUpdate === "user_message_chunk"), "nothing was shown");
-      });
-      await steps.take("going on with it", async () => {
-        const { stopReason } = await agent.request(session.prompt, { sessionId, prompt: say("and again") });
-        require(stopReason === "end_turn", stopReason);
-      });
+  await connected(async (agent) => {
+    const begun = await begin(agent);
+    const listed = await steps.take("session/list", async () => {
+      const { sessions } = await agent.request(session.list, { cwd });
+      require(!hasAgent || sessions.some((one) => one.sessionId === sessionId), "it is not there");
+      return sessions;
     });
+    if (!hasAgent || !listed) return;
+    updates.length = 0;
+    await steps.take("session/load, in another process", async () => {
+      require(begun.agentCapabilities?.loadSession === true, "it is not offered");
+      await agent.request(session.load, { sessionId, cwd, mcpServers: [] });
+      require(updates.some(({ update }) => update.sessionUpdate === "user_message_chunk"), "nothing was shown");
+    });
+    await steps.take("going on with it", async () => {
+      const { stopReason } = await agent.request(session.prompt, { sessionId, prompt: say("and again") });
+      require(stopReason === "end_turn", stopReason);
+    });
+  });
   await steps.take("every line fits the schema", async () => require(wrong.length === 0, wrong[0]));
   return steps;
 }

@@ -86,7 +86,7 @@ const NOT_ITS_DIALECT = "the client speaks Pi's dialect";
 const throughAcp = (column, { cwd, env }, args, more = {}) =>
   acp.drive({
     ...{ modules: others, program: node, args, env, cwd },
-    ...{ hasAgent: hasAgent(column), hasSessions: true, words: column.words ?? {}, ...more },
+    ...{ hasAgent: hasAgent(column), words: column.words ?? {}, ...more },
   });
 
 /** The clients: what drives them with an agent; undefined where the two do not go together, and why. */
@@ -114,13 +114,6 @@ const CLIENTS = [
     drive(column, place) {
       if (column.pi) return "Pi does not speak it";
       return throughAcp(column, place, [SERVER, "--dialect", "acp", ...behind(column)]);
-    },
-  },
-  {
-    name: "client of the ACP SDK 2.4.0, recorded",
-    drive(column, place) {
-      if (column.protocol !== "acp") return "there is an agent of ACP only";
-      return throughAcp(column, place, [SERVER, ...behind(column)], { hasSessions: false });
     },
   },
   ...EDITORS.map((editor) => ({

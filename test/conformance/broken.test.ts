@@ -9,9 +9,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buildSync } from "esbuild";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { THEMES } from "../../src/conformance/rules.ts";
 import {
   combinationOf,
-  everyTheme,
   evidenceOf,
   OF_PROCESSES,
   OWN,
@@ -29,19 +29,18 @@ import { SWEEP } from "../support/tiers.ts";
 import "../../src/handlers/shared/declarations.ts";
 import "../../src/handlers/shared/hooks.ts";
 import "../../src/server/openrpc.ts";
-import "vscode-jsonrpc/node";
 
 /** Milliseconds after which a reply counts as missing here. */
 const TIMEOUT = 2000;
 
 /** The theme that a rule belongs to. */
 function themeOf(rule: string): string {
-  return everyTheme().find(({ rules }) => rules.some(({ name }) => name === rule))?.name ?? "";
+  return THEMES.find(({ rules }) => rules.some(({ name }) => name === rule))?.name ?? "";
 }
 
 /** Returns the themes of the ordinary suite for the rules that a fault breaks; the long runs look in all. */
 function themesFor({ rule }: Fault): string[] {
-  const all = everyTheme().map(({ name }) => name);
+  const all = THEMES.map(({ name }) => name);
   return all.filter((name) => isEvery() || [themeOf(rule), "throughout"].includes(name));
 }
 

@@ -4,7 +4,7 @@ import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { COMBINATIONS } from "../../src/conformance/combination.ts";
-import { listThemes } from "../../src/conformance/rules.ts";
+import { THEMES } from "../../src/conformance/rules.ts";
 import { temporaryPlace } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 import { type Run, runHere } from "../support/verbs.ts";
@@ -46,7 +46,7 @@ describe("a wrong command line", () => {
 
 test("--list names every rule, for people and for programs, and leaves nothing behind", async () => {
   const place = temporaryPlace();
-  const rules = listThemes().flatMap((theme) => theme.rules);
+  const rules = THEMES.flatMap((theme) => theme.rules);
   const { stdout, status } = await runHere(place, ["conformance", "--list"]);
   expect(readdirSync(place.home)).toEqual(["project"]);
   expect(status).toBe(0);

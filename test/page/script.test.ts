@@ -1,5 +1,5 @@
 /**
- * Pages with their script in a real browser, where there is one: tree, paths, search, links, comparison, the JSONL.
+ * Pages with their script in a real browser, where there is one: tree, paths, search, links, the JSONL.
  *
  * @module-tag system
  */
@@ -226,25 +226,6 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     expect(page.happened).toEqual([]);
   });
 
-  test("two ends are compared as compare_branches does", SWEEP, async () => {
-    const server = serveHere(["--no-session", "--events", "none"], { place });
-    const ends = { a: BRANCH_END, b: LEAF };
-    const { a, b } = await server.result("compare_branches", { sessionPath: EXAMPLE, ...ends });
-    await open(`#${BRANCH_END}~${LEAF}`);
-    const cells = `[...document.querySelectorAll("dialog tr")].map((row) => [...row.cells].map((cell) => cell.textContent))`;
-    const rows = new Map<string, string[]>();
-    for (const [name, ...values] of await page.evaluate(cells)) rows.set(name, values);
-    const counts = { Entries: "entryCount", Questions: "userMessages", Answers: "assistantMessages" };
-    for (const [name, member] of Object.entries(counts))
-      expect(rows.get(name)).toEqual([String(a[member]), String(b[member])]);
-    for (const [index, { tools, files, toolCalls }] of [a, b].entries()) {
-      for (const { name, count } of tools) expect(rows.get(name)?.[index]).toMatch(new RegExp(`^${count}\\b`));
-      for (const path of files.modifiedFiles) expect(rows.get(path)?.[index]).toBe("changed");
-      for (const path of files.readFiles) expect(rows.get(path)?.[index]).toBe("read");
-      expect(rows.get("Calls")?.[index]).toMatch(new RegExp(`^${toolCalls}\\b`));
-    }
-  });
-
   test("the JSONL in the page is that of the session, byte for byte", SWEEP, async () => {
     await open();
     const bytes = `(async () => {
@@ -305,16 +286,16 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     await expectShown(...pathTo(ON_PATH), "fade0123");
   });
 
-  test("axe finds nothing in light and dark, wide and narrow, with drawer, search and comparison", SWEEP, async () => {
+  test("axe finds nothing in light and dark, wide and narrow, with drawer, search and keys", SWEEP, async () => {
     const found: string[] = [];
     for (const [scheme, width, hash, key] of [
       ["light", 1280, "", "/"],
       ["dark", 360, `#${BRANCH}`, "t"],
-      ["dark", 1280, `#${BRANCH_END}~${LEAF}`, ""],
+      ["dark", 1280, "", "?"],
     ] as const) {
       await page.media(scheme);
       await open(hash, width);
-      if (key !== "") await page.press(key);
+      await page.press(key);
       await page.evaluate(`document.querySelectorAll("main details").forEach((one) => { one.open = true; })`);
       // Elements out of view are not laid out, and would count as lying on each other.
       const visible = "article,.note,.left{content-visibility:visible!important}";

@@ -2,7 +2,6 @@
 
 import { expect, test } from "vitest";
 import type { RowTuple } from "../../src/page/row.ts";
-import { compareBranches } from "../../src/page/script/compared-ends.ts";
 import { parsePlace } from "../../src/page/script/links.ts";
 import { type FilterName, TreeModel } from "../../src/page/script/model.ts";
 import { describeStretch } from "../../src/page/script/say.ts";
@@ -13,7 +12,7 @@ import { acrossTiers } from "../support/tiers.ts";
 /** A conversation: a question, two calls with results and an answer; from the question a branch, and one from that. */
 const ROWS: readonly RowTuple[] = [
   ["q1", 0, 0, "u", "First", 100],
-  ["a1", 1, 1, "a", "", 101, { c: [["read", "a.ts"]], u: [10, 0.5], m: "m1" }],
+  ["a1", 1, 1, "a", "", 101, { c: [["read", "a.ts"]], u: [10, 0.5] }],
   ["r1", 2, 1, "r", "text", 102, { n: "read" }],
   ["a2", 3, 1, "a", "", 103, { c: [["edit", "a.ts"]], u: [10, 0.5] }],
   ["r2", 4, 1, "r", "no", 104, { n: "edit", f: 1 }],
@@ -59,18 +58,6 @@ test("a branch goes on to the leaf, or else to what was said last", () => {
   expect(model.rows[model.tip(model.find("a1"))].id).toBe("q4");
   expect(listed(model, "user")[1]).toBe(".q4/1*");
   expect(modelOf(ROWS, "nobody").leaf).toBe(-1);
-});
-
-test("two ends have in common what their paths share, and count what each did since", () => {
-  const model = modelOf(ROWS, "q4");
-  const { common, branches } = compareBranches(model, model.find("q4"), model.find("a4"));
-  expect(model.rows[common].id).toBe("q1");
-  const [{ said, read, changed, tools, ...own }, other] = branches;
-  expect(tools.join(" ")).toBe("edit,1,1 read,1,0");
-  expect([read, changed]).toEqual([[], ["a.ts"]]);
-  expect(own).toMatchObject({ tokens: 20, cost: 1, failures: 1 });
-  expect(said.map((row) => model.rows[row].id)).toEqual(["a1", "a2", "r2", "a3", "m1", "q4"]);
-  expect([other.users, other.answers, other.seconds]).toEqual([1, 1, 1]);
 });
 
 acrossTiers(test, [1, 3])("any tree is listed whole, each entry once and after its parent (%i)", (count) => {
@@ -127,7 +114,6 @@ test.each([
   ["#a1", { id: "a1" }],
   ["#a1@b-2", { id: "a1", end: "b-2" }],
   ["#a1%40b", { id: "a1", end: "b" }],
-  ["#a_1~entry.7", { id: "a_1", other: "entry.7" }],
   ["#", undefined],
   ["#%E0%A4%A", undefined],
   ["#a@b@c", undefined],

@@ -10,7 +10,6 @@ test.each([
   [["--dialect", "acp"], "Leave out --dialect acp."],
   [["--dialect", "acp", "--agent", "some-agent"], "Leave out --agent."],
   [["--mode", "rpc", "--agent", "some-agent"], "Leave out --agent."],
-  [["--agent", "some-agent", "--agent-protocol", "acp"], "Leave out --agent."],
 ])("refuses to start with %j, and says why", (args, advice) => {
   expect(() => serveHere(args, { modules })).toThrow(new SettingsError(`This build has no agents. ${advice}`));
 });

@@ -42,10 +42,7 @@ const FAULTS = (["EIO", "ENOSPC", "EDQUOT", "EROFS"] as const).flatMap((errno) =
 
 /** The doors of editors, one unit each in turn; every fourth unit is in Pi's place. */
 const doorOf = (agent: Door["agent"], store: Door["store"]): Door => ({ agent, store });
-const DOORS = [
-  ...[undefined, doorOf("pi", "jsonl"), doorOf("proxy", "jsonl"), doorOf("acp", "v2")],
-  ...[undefined, doorOf("pi", "jsonl"), doorOf("proxy", "v2"), doorOf("acp", "jsonl")],
-];
+const DOORS = [undefined, doorOf("pi", "jsonl"), doorOf("acp", "jsonl"), doorOf("acp", "v2")];
 
 /** Sessions as `bench/catalog.js` makes them, 1 GB of them. */
 const SESSIONS = 10_000;

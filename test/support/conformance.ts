@@ -5,7 +5,7 @@ import { parseArguments } from "../../src/cli/options.ts";
 import { COMBINATIONS, type Combination } from "../../src/conformance/combination.ts";
 import type { Launcher } from "../../src/conformance/launch.ts";
 import type { Theme } from "../../src/conformance/rule.ts";
-import { listThemes } from "../../src/conformance/rules.ts";
+import { THEMES } from "../../src/conformance/rules.ts";
 import { type ConformanceOptions, type ConformanceResult, runRules } from "../../src/conformance/run.ts";
 import { serve } from "../../src/server/main.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
@@ -19,20 +19,12 @@ export const OWN = [process.execPath, PROGRAM];
 /** Rules that kill a server, which one in this process survives. */
 export const OF_PROCESSES = ["kill-acknowledged", "kill-in-stream", "repeat-after-kill", "leaf-after-kill"];
 
-let known: readonly Theme[] | undefined;
-
-/** Returns all themes, whose transcripts are read once. */
-export function everyTheme(): readonly Theme[] {
-  known ??= listThemes();
-  return known;
-}
-
 /** Runs rules, all by default, in all combinations by default. */
 export function runKit(options: Partial<ConformanceOptions> = {}): Promise<ConformanceResult> {
   const variables = { PATH: process.env.PATH, XDG_CACHE_HOME: KEPT_CODE };
   return runRules({
     command: OWN,
-    themes: everyTheme(),
+    themes: THEMES,
     combinations: COMBINATIONS,
     timeout: 10_000,
     limit: 300_000,
@@ -44,7 +36,7 @@ export function runKit(options: Partial<ConformanceOptions> = {}): Promise<Confo
 
 /** Runs rules against a server in this process, with a fault if one is named. */
 export function runHere(options: Partial<ConformanceOptions> = {}, fault?: FaultName): Promise<ConformanceResult> {
-  const themes = without(options.themes ?? everyTheme(), OF_PROCESSES);
+  const themes = without(options.themes ?? THEMES, OF_PROCESSES);
   return runKit({ ...options, themes, command: ["here"], launcher: launcherHere(fault) });
 }
 
@@ -70,7 +62,7 @@ export function combinationOf(framing: Combination["framing"], dialect: Combinat
 
 /** Returns themes with only the rules of these names, or of the themes of these names. */
 export function only(...names: readonly string[]): Theme[] {
-  return everyTheme().map(({ name, rules }) => ({
+  return THEMES.map(({ name, rules }) => ({
     name,
     rules: rules.filter((rule) => names.includes(name) || names.includes(rule.name)),
   }));

@@ -91,11 +91,6 @@ function linesOf(chunk: Buffer): number {
   return chunk.toString("latin1").split("\n").length - 1;
 }
 
-/** The rules of the transcripts of JSON-RPC, which look at everything. */
-const TRANSCRIPTS = ["batch", "branches", "compaction", "conversation", "errors", "hooks", "writing"].map(
-  (name) => `transcript-jsonrpc-${name}`,
-);
-
 function isEvent(message: Json): boolean {
   return "method" in message && !("id" in message);
 }
@@ -152,18 +147,18 @@ export const FAULTS = {
     };
   }),
   "makes numbers of ids strings": breaks(
-    `id-number id-large-number ids-by-type one-reply ${TRANSCRIPTS.join(" ")}`,
+    `id-number id-large-number ids-by-type one-reply`,
     onReply((message) =>
       typeof message.id === "number" && !message.method ? { ...message, id: String(message.id) } : undefined,
     ),
   ),
   "loses the last member of a batch": breaks(
-    "batch-array batch-invalid batch-order transcript-jsonrpc-batch",
+    "batch-array batch-invalid batch-order",
     onReply((message) => (Array.isArray(message) && message.length > 1 ? message.slice(0, -1) : undefined)),
   ),
   "answers notifications": breaks("notification-unanswered", answering("get_state", { result: {} })),
   "answers unknown notifications": breaks(
-    "unknown-notification transcript-jsonrpc-errors",
+    "unknown-notification",
     answering("no_such_command", { error: { code: -32601, message: "Unknown." } }),
   ),
   "counts characters in Content-Length": breaks(
@@ -192,52 +187,48 @@ export const FAULTS = {
     };
   }),
   "accepts params by position": breaks(
-    "positional-params transcript-jsonrpc-errors",
+    "positional-params",
     onRequest((message) => (Array.isArray(message?.params) ? { ...message, params: { entryId: "x" } } : undefined)),
   ),
-  "ignores unknown params": breaks("unknown-params transcript-jsonrpc-errors", without("wish")),
+  "ignores unknown params": breaks("unknown-params", without("wish")),
   "leaves out retryable": breaks(
-    "error-data transcript-jsonrpc-batch transcript-jsonrpc-errors transcript-jsonrpc-writing",
+    "error-data",
     onReply((message) => {
       const { error } = message;
       return error?.data?.name && { ...message, error: { ...error, data: { ...error.data, retryable: undefined } } };
     }),
   ),
   "numbers unknown methods as invalid requests": breaks(
-    "unknown-method transcript-jsonrpc-errors",
+    "unknown-method",
     onReply((message) =>
       message.error?.code === -32601 ? { ...message, error: { ...message.error, code: -32600 } } : undefined,
     ),
   ),
-  "sends events before the reply": breaks(
-    `events-after-reply ${TRANSCRIPTS.filter((name) => !/batch|errors/.test(name)).join(" ")}`,
-    () => {
-      const writes = new Set<string>();
-      let held: string | undefined;
-      return {
-        request(text, message) {
-          const isWrite = message?.method === "append" && message.params.idempotencyKey === undefined;
-          if (isWrite) writes.add(JSON.stringify(message.id));
-          return [text];
-        },
-        reply(text, message) {
-          if (held === undefined) {
-            const isWrite = writes.delete(JSON.stringify(message.id)) && message.result !== undefined;
-            if (!isWrite) return [text];
-            held = text;
-            return [];
-          }
-          const texts = isEvent(message) ? [text, held] : [held, text];
-          held = undefined;
-          return texts;
-        },
-      };
-    },
-  ),
-  "sends no session_start at the beginning": breaks(
-    "start-event-first initialize-first initialize-state transcript-jsonrpc-hooks",
-    () => ({ reply: (text, message) => (message.params?.reason === "startup" ? [] : [text]) }),
-  ),
+  "sends events before the reply": breaks(`events-after-reply`, () => {
+    const writes = new Set<string>();
+    let held: string | undefined;
+    return {
+      request(text, message) {
+        const isWrite = message?.method === "append" && message.params.idempotencyKey === undefined;
+        if (isWrite) writes.add(JSON.stringify(message.id));
+        return [text];
+      },
+      reply(text, message) {
+        if (held === undefined) {
+          const isWrite = writes.delete(JSON.stringify(message.id)) && message.result !== undefined;
+          if (!isWrite) return [text];
+          held = text;
+          return [];
+        }
+        const texts = isEvent(message) ? [text, held] : [held, text];
+        held = undefined;
+        return texts;
+      },
+    };
+  }),
+  "sends no session_start at the beginning": breaks("start-event-first initialize-first initialize-state", () => ({
+    reply: (text, message) => (message.params?.reason === "startup" ? [] : [text]),
+  })),
   "sends events that were not chosen": breaks(
     "chosen-events",
     onRequest((message) => {
@@ -267,37 +258,34 @@ export const FAULTS = {
   ),
   "ignores maxReplyBytes": breaks("reply-limit reply-too-large", without("maxReplyBytes")),
   "ignores expectedLeafId": breaks(
-    "expected-leaf error-data failed-in-order failed-without-events transcript-jsonrpc-errors",
+    "expected-leaf error-data failed-in-order failed-without-events",
     without("expectedLeafId"),
   ),
-  "forgets keys": breaks("idempotency-key key-in-other-process transcript-jsonrpc-writing", without("idempotencyKey")),
-  "remembers keys only while it lives": breaks(
-    "key-in-other-process repeat-after-kill transcript-jsonrpc-writing",
-    (say) => {
-      const results = new Map<string, string>();
-      const keys = new Map<string, string>();
-      return {
-        request(text, message) {
-          const key = message?.params?.idempotencyKey;
-          if (key === undefined) return [text];
-          const known = results.get(key);
-          if (known !== undefined) {
-            say(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${known}}`);
-            return [];
-          }
-          keys.set(JSON.stringify(message.id), key);
-          return [text.replace(`,"idempotencyKey":${JSON.stringify(key)}`, "")];
-        },
-        reply(text, message) {
-          const key = keys.get(JSON.stringify(message.id));
-          if (key !== undefined) results.set(key, JSON.stringify(message.result));
-          return [text];
-        },
-      };
-    },
-  ),
+  "forgets keys": breaks("idempotency-key key-in-other-process", without("idempotencyKey")),
+  "remembers keys only while it lives": breaks("key-in-other-process repeat-after-kill", (say) => {
+    const results = new Map<string, string>();
+    const keys = new Map<string, string>();
+    return {
+      request(text, message) {
+        const key = message?.params?.idempotencyKey;
+        if (key === undefined) return [text];
+        const known = results.get(key);
+        if (known !== undefined) {
+          say(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${known}}`);
+          return [];
+        }
+        keys.set(JSON.stringify(message.id), key);
+        return [text.replace(`,"idempotencyKey":${JSON.stringify(key)}`, "")];
+      },
+      reply(text, message) {
+        const key = keys.get(JSON.stringify(message.id));
+        if (key !== undefined) results.set(key, JSON.stringify(message.result));
+        return [text];
+      },
+    };
+  }),
   "acts against the veto": breaks(
-    "hook-veto transcript-jsonrpc-hooks",
+    "hook-veto",
     onRequest((message) => (message?.result?.cancel === true ? { ...message, result: {} } : undefined)),
   ),
   "asks hooks that were not named": breaks("hook-unnamed hook-named-only", (say) => {
@@ -350,20 +338,20 @@ export const FAULTS = {
     };
   }),
   "omits success": breaksPi(
-    "pi-reply-shape transcript-pi-branches transcript-pi-conversation transcript-pi-errors transcript-pi-hooks",
+    "pi-reply-shape",
     onText((text) => text.replace(',"success":true', "")),
   ),
   "calls every event an event": breaksPi(
-    "pi-event-shape events-after-reply event-members append-event compact-event chosen-events foreign-event transcript-pi-branches transcript-pi-conversation transcript-pi-hooks",
+    "pi-event-shape events-after-reply event-members append-event compact-event chosen-events foreign-event",
     onReply((message) =>
       message.type === "session_append" ? { ...message, type: "event", event: message.type } : undefined,
     ),
   ),
   "calls failures errors only": breaksPi(
-    "pi-failure-shape transcript-pi-errors",
+    "pi-failure-shape",
     onReply((message) => (message.success === false ? { ...message, error: { message: message.error } } : undefined)),
   ),
-  "refuses unknown members": breaksPi("pi-unknown-members transcript-pi-errors", (say) => ({
+  "refuses unknown members": breaksPi("pi-unknown-members", (say) => ({
     request(text, message) {
       if (message?.wish === undefined) return [text];
       const reply = { type: "response", command: message.type, success: false, error: "No.", code: "invalid_params" };

@@ -148,9 +148,9 @@ async function oneTurn(server: SpawnedServer, message: string, shown: Set<string
 
 // --- editors -------------------------------------------------------------------------------------------------------
 
-/** The way of an editor to an agent. Behind `proxy` the agent itself answers, and is recorded. */
+/** The way of an editor to an agent. */
 export interface Door {
-  readonly agent: "pi" | "acp" | "proxy";
+  readonly agent: "pi" | "acp";
   readonly store: "jsonl" | "v2";
 }
 
@@ -171,16 +171,15 @@ interface ShownSession {
 export async function recordEditorAtRandom(random: Random, turns: number, door: Door): Promise<Recorded> {
   const place = temporaryPlace();
   const behind = door.agent === "pi" ? [piLike()] : [acpLike(), "--agent-protocol", "acp"];
-  const ours = door.agent === "proxy" ? [] : ["--dialect", "acp"];
   const sessions: ShownSession[] = [];
-  const start = () => spawnServer([...ours, "--store", door.store, "--agent", ...behind], "lines", place);
+  const start = () => spawnServer(["--dialect", "acp", "--store", door.store, "--agent", ...behind], "lines", place);
   const killed = await havingTurns(random, turns, start, async (server) => {
     const editor = await new Editor(server).begin();
-    const session = await opened(editor, random, door, sessions);
+    const session = await opened(editor, random, sessions);
     return (prompt, strikes) => {
       const turn: ShownTurn = { prompt, text: "", isAnswered: false, calls: [] };
       session.turns.push(turn);
-      return editorTurn(editor, session.sessionId, turn, random, door, strikes);
+      return editorTurn(editor, session.sessionId, turn, random, strikes);
     };
   });
   for (const session of sessions) await checkSession(place, session);
@@ -188,11 +187,11 @@ export async function recordEditorAtRandom(random: Random, turns: number, door: 
   return { turns, shown, ...killed };
 }
 
-/** Opens a session that is there, or a new one. An agent that is recorded knows no others. */
-async function opened(editor: Editor, random: Random, { agent }: Door, sessions: ShownSession[]) {
+/** Opens a session that is there, or a new one. */
+async function opened(editor: Editor, random: Random, sessions: ShownSession[]) {
   const { cwd } = editor.server.place;
   const known = sessions.filter(({ turns }) => turns.some(({ isAnswered }) => isAnswered));
-  if (agent !== "proxy" && known.length > 0 && random.chance(0.6)) {
+  if (known.length > 0 && random.chance(0.6)) {
     const session = random.pick(known);
     await editor.load(session.sessionId, cwd);
     return session;
@@ -209,11 +208,10 @@ async function editorTurn(
   sessionId: string,
   turn: ShownTurn,
   random: Random,
-  { agent }: Door,
   strikes: () => boolean,
 ): Promise<boolean> {
   const id = editor.ask("session/prompt", { sessionId, prompt: [{ type: "text", text: turn.prompt }] });
-  let beforeCancel = agent !== "proxy" && random.chance(0.1) ? random.int(20) : -1;
+  let beforeCancel = random.chance(0.1) ? random.int(20) : -1;
   for (let isStruck = false; ; ) {
     if (beforeCancel-- === 0) editor.notify("session/cancel", { sessionId });
     isStruck = strikes() || isStruck;
@@ -224,7 +222,7 @@ async function editorTurn(
     if (message.id !== id || "method" in message) continue;
     // One that the agent never had, or that was cancelled before, leaves nothing.
     const isDone = message.result && message.result.stopReason !== "cancelled";
-    turn.isAnswered = agent === "proxy" ? isDone : turn.text !== "" || isDone;
+    turn.isAnswered = turn.text !== "" || isDone;
     return isStruck;
   }
 }

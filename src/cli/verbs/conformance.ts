@@ -31,7 +31,7 @@ The status is 0 when no rule fails and 1 when one does. docs/conformance.md desc
   pi-session-server conformance -- ./my-server --stdio`,
   async run(asking, given) {
     const kit = await import("../../conformance/main.ts");
-    const themes = chosen(kit.listThemes(), given);
+    const themes = chosen(kit.THEMES, given);
     if (given.flags.has("--list")) return { themes: themes.map(describe) } satisfies RuleList;
     const { operands: command, flags } = given;
     if (command.length === 0)

@@ -1,16 +1,8 @@
 /** The door of the module. */
 
-import type {
-  AgentOptions,
-  AgentRecording,
-  EditorFacts,
-  PiBehind,
-  PiWire,
-  RecordedStreams,
-} from "../../server/agents-module.ts";
+import type { AgentOptions, EditorFacts, PiBehind, PiWire } from "../../server/agents-module.ts";
 import type { Face, FaceWire } from "../../server/face.ts";
 import { AcpBackend } from "./acp/acp-backend.ts";
-import { AcpProxy } from "./acp/acp-proxy.ts";
 import { AcpConversation } from "./acp/conversation.ts";
 import type { AgentSetup } from "./behind/agent-server.ts";
 import { ShownComplaints } from "./behind/process.ts";
@@ -27,10 +19,6 @@ function startBackend(wire: FaceWire, { version }: EditorFacts, agent: AgentSetu
 
 export function startPiBehind(wire: PiWire, agent: AgentOptions): PiBehind {
   return new PiForwarder(wire, setUp(agent));
-}
-
-export function recordAgent(streams: RecordedStreams, agent: AgentOptions): AgentRecording {
-  return new AcpProxy(streams, setUp(agent));
 }
 
 /** Limits what is shown of the stderr of an agent, however often it is started. */

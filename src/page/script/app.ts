@@ -3,7 +3,6 @@
 import { formatAmount, formatCost, formatCount } from "../amounts.ts";
 import { type PageBlock, PageBlocks } from "./blocks.ts";
 import { copyText, makePageLink } from "./clipboard.ts";
-import { openComparison } from "./compare.ts";
 import { offerDownload } from "./download.ts";
 import { dressEntries, openAround, unfoldForPaper } from "./dress.ts";
 import { create, makeButton, runInSlices } from "./elements.ts";
@@ -38,7 +37,6 @@ export class PageApp {
   readonly tree = new TreePane(this.blocks, this.search);
   private readonly marks = new PathMarks(this.blocks, {
     show: (end) => this.showPath(end, true),
-    compare: (a, b) => this.compare(a, b),
     copyLink: () => this.copyLink(NONE),
   });
   private readonly pane = create("aside", { class: "pane", id: "page.pane", "aria-label": "Tree and search" });
@@ -174,14 +172,6 @@ export class PageApp {
       "Let the shown path end at this entry (e)",
     );
     end.disabled = isEnd;
-    const other = this.otherEnd(cursor);
-    const compare = makeButton(
-      "Compare",
-      "small",
-      () => this.compareWith(cursor),
-      "Compare with the end of the shown path (c)",
-    );
-    compare.disabled = other === blocks.end;
     chosen.replaceChildren(
       create("p", { class: "dim" }, create("b", {}, KIND_NAMES[row.kind]), ` ${facts.filter(Boolean).join(" · ")}`),
       create("p", { class: "said" }, describeSpeaker(row).words),
@@ -190,7 +180,6 @@ export class PageApp {
         { class: "acts" },
         makeButton("Go to", "small", () => this.pick(cursor), "Go to this entry (Enter)"),
         end,
-        compare,
         makeButton("Copy link", "small", () => this.copyLink(cursor), "Copy the link to this entry (y)"),
       ),
     );
@@ -265,9 +254,8 @@ export class PageApp {
     const place = parsePlace(location.hash);
     if (!place) return false;
     const { model } = this;
-    const [row, end, other] = [place.id, place.end ?? "", place.other ?? ""].map((id) => model.find(id));
-    if (other !== NONE && row !== NONE) this.compare(row, other);
-    else if (row !== NONE) {
+    const [row, end] = [place.id, place.end ?? ""].map((id) => model.find(id));
+    if (row !== NONE) {
       if (end !== NONE && end !== this.blocks.end) this.showPath(end, false);
       this.go(row, true);
     } else return this.openBranch(place.id);
@@ -315,26 +303,6 @@ export class PageApp {
 
   // --- what a reader asks --------------------------------------------------------------------------------------------
 
-  private otherEnd(row: number): number {
-    return this.blocks.isShown(row) ? row : this.model.tip(row);
-  }
-
-  private compareWith(row: number): void {
-    const other = this.otherEnd(row);
-    if (other !== NONE && other !== this.blocks.end) this.compare(this.blocks.end, other);
-  }
-
-  compare(a: number, b: number): void {
-    if (this.narrow.matches && !this.pane.inert) this.toggle(false);
-    const { rows } = this.model;
-    const place = { id: rows[a].id, other: rows[b].id };
-    openComparison(this.model, a, b, {
-      go: (row) => this.pick(row),
-      show: (end) => this.showPath(end, true),
-      copyLink: () => void this.copy(makePageLink(place)),
-    });
-  }
-
   private copyLink(row: number): void {
     const at = row === NONE ? this.blocks.end : row;
     if (at === NONE) return;
@@ -357,7 +325,6 @@ export class PageApp {
       "]": () => this.move(1, (row) => this.model.rows[row].kind === "u"),
       "[": () => this.move(-1, (row) => this.model.rows[row].kind === "u"),
       e: () => this.showPath(at(), true),
-      c: () => this.compareWith(at()),
       l: () => this.showPath(this.startEnd(), true),
       y: () => this.copyLink(at()),
       f: () => this.tree.turn(),

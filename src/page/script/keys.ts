@@ -12,7 +12,6 @@ const HELP: readonly (readonly [keys: string, meaning: string])[] = [
   ["Enter", "in the tree: go to the entry; in the search: to the next place"],
   ["↑ ↓ ← →", "in the tree: move, fold and open"],
   ["e", "end the path at this entry"],
-  ["c", "compare the end of the path with this entry's branch"],
   ["l", "back to the leaf"],
   ["y", "copy the link to this entry"],
   ["f", "next filter of the tree"],

@@ -58,10 +58,7 @@ export class TreeModel {
 
   /** Adds rows; known ones replace their older versions. Returns their indexes. */
   take(tuples: readonly RowTuple[]): number[] {
-    let model: string | undefined;
-    return tuples.map(([id, given, parent, kind, text, time, rest = NOTHING]) => {
-      model = rest.m ?? model;
-      const more = kind === "a" && model !== undefined && rest.m === undefined ? { ...rest, m: model } : rest;
+    return tuples.map(([id, given, parent, kind, text, time, more = NOTHING]) => {
       const known = this.byId.get(id);
       const position = given >= 0 ? given : known === undefined ? this.last + 1 : this.rows[known].position;
       const above = typeof parent === "string" ? this.positionOf(parent) : parent === 0 ? NONE : position - parent;

@@ -12,7 +12,6 @@ const MOST_LISTED = 20;
 
 interface PathActions {
   show(end: number): void;
-  compare(a: number, b: number): void;
   copyLink(): void;
 }
 
@@ -52,7 +51,6 @@ export class PathMarks {
     bar.replaceChildren(
       said,
       makeButton("Back to the leaf", "small", () => actions.show(model.leaf)),
-      makeButton("Compare with the leaf", "small", () => actions.compare(model.leaf, end)),
       makeButton("Copy link", "small spare", actions.copyLink),
     );
   }

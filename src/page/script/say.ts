@@ -1,4 +1,4 @@
-/** Words for entries and amounts, as the tree and the comparison have them. */
+/** Words for entries, as the tree and the bar of the path have them. */
 
 import { NONE, type TreeModel, type TreeRow } from "./model.ts";
 import { toLocalTime } from "./times.ts";

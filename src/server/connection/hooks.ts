@@ -1,10 +1,12 @@
-/** Asks the host before the server acts (protocol, section 5), by a vscode-jsonrpc connection over the same streams. */
+/** Asks the host before the server acts (protocol, section 5), over the same streams. */
 
-import type { MessageConnection } from "vscode-jsonrpc/node";
 import { Failure } from "../../core/failure.ts";
+import { toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 import type { HookAnswer, HookName, HookRegistration } from "../../handlers/shared/hooks.ts";
 import type { AskedHost, Question } from "./call.ts";
 import type { Dialect, HookMessage, Pieces } from "./dialect.ts";
+import { PendingRequests } from "./pending-requests.ts";
 
 /** Milliseconds that the host has for an answer; there is no limit where a model may be at work. */
 const LIMITS: Readonly<Record<HookName, number | undefined>> = {
@@ -14,16 +16,19 @@ const LIMITS: Readonly<Record<HookName, number | undefined>> = {
   session_before_compact: undefined,
 };
 
+/** The end of the wait for an answer: the host's response, or the decision without one. */
+type HookOutcome = { readonly response: HookMessage } | { readonly decision: HookAnswer };
+
+const HOST_GONE: HookOutcome = { decision: { cancelled: true, reason: "host_gone" } };
+
 export class Hooks implements AskedHost {
   private registered = new Map<HookName, HookRegistration>();
   private readonly send: (pieces: Pieces) => void;
   private readonly dialect: () => Dialect;
   /** Milliseconds that override every limit, if given. */
   private readonly timeout: number | undefined;
-  private connecting: Promise<MessageConnection> | undefined;
-  private receiveNow: ((message: HookMessage) => void) | undefined;
-  private readonly ids = new WeakMap<object, (id: string) => void>();
-  private readonly waiting = new Set<() => void>();
+  private readonly waiting = new PendingRequests<unknown, HookOutcome>();
+  private count = 0;
   private hostGone = false;
 
   constructor(send: (pieces: Pieces) => void, dialect: () => Dialect, timeout: number | undefined) {
@@ -41,102 +46,61 @@ export class Hooks implements AskedHost {
   }
 
   /** Receives the host's response to a request. A response that belongs to no request is ignored. */
-  receive(message: HookMessage): void {
-    this.receiveNow?.(message);
+  receive(response: HookMessage): void {
+    this.waiting.resolve(response.id, { response });
   }
 
   /** Cancels every open question, because the host can answer nothing any more. */
   abandon(): void {
     this.hostGone = true;
-    for (const cancel of [...this.waiting]) cancel();
+    this.waiting.resolveAll(HOST_GONE);
   }
 
   /** Asks the host. `onId` gets the request's id as JSON text as soon as it is known. */
   ask(name: HookName, payload: Readonly<Record<string, unknown>>, onId: (id: string) => void): Question {
-    let stop: (answer: HookAnswer | Failure) => void = () => {};
-    const stopped = new Promise<HookAnswer>((resolve, reject) => {
-      stop = (answer) => (answer instanceof Failure ? reject(answer) : resolve(answer));
-    });
+    const id = this.count++;
+    const outcome = this.waiting.wait(id, name);
     // A question may be cancelled before a caller waits for it.
-    stopped.catch(() => {});
-    const hostGone = (): void => stop({ cancelled: true, reason: "host_gone" });
-    this.waiting.add(hostGone);
-    if (this.hostGone) hostGone();
-    const answer = this.exchange(name, payload, onId, stopped).finally(() => this.waiting.delete(hostGone));
-    return { answer, cancel: () => stop(new Failure("cancelled")) };
+    outcome.catch(() => {});
+    if (this.hostGone) this.waiting.resolve(id, HOST_GONE);
+    const send = (): void => {
+      onId(JSON.stringify(id));
+      this.say({ jsonrpc: "2.0", id, method: name, params: { ...payload } });
+    };
+    return {
+      answer: this.exchange(id, name, send, outcome),
+      cancel: () => this.waiting.reject(id, new Failure("cancelled")),
+    };
   }
 
   private async exchange(
+    id: number,
     name: HookName,
-    payload: Readonly<Record<string, unknown>>,
-    onId: (id: string) => void,
-    stopped: Promise<HookAnswer>,
+    send: () => void,
+    outcome: Promise<HookOutcome>,
   ): Promise<HookAnswer> {
-    const { CancellationTokenSource } = await import("vscode-jsonrpc/node");
-    const { decideOnAnswer: decisionOn, decideOnError: decisionOnError } = await import(
-      "../../handlers/shared/hooks.ts"
-    );
-    const connection = await this.connect();
-    const cancellation = new CancellationTokenSource();
-    const params = { ...payload };
-    this.ids.set(params, onId);
+    const { decideOnAnswer, decideOnError } = await import("../../handlers/shared/hooks.ts");
+    send();
     const limit = this.timeout ?? LIMITS[name];
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<HookAnswer>((resolve) => {
-      if (limit === undefined) return;
-      const goOn = this.registered.get(name)?.onTimeout === "continue";
-      const answer = goOn ? { cancelled: false } : { cancelled: true, reason: "hook_timeout" };
-      timer = setTimeout(() => resolve(answer), limit);
-    });
+    const goOn = this.registered.get(name)?.onTimeout === "continue";
+    const decision = goOn ? { cancelled: false } : { cancelled: true, reason: "hook_timeout" };
+    const timer = limit === undefined ? undefined : setTimeout(() => this.waiting.resolve(id, { decision }), limit);
     let isAnswered = false;
-    const asked = connection
-      .sendRequest(name, params, cancellation.token)
-      // A host whose hook fails has not agreed.
-      .then(
-        (answer) => decisionOn(name, answer),
-        (error: Error) => decisionOnError(name, error),
-      )
-      .finally(() => {
-        isAnswered = true;
-      });
     try {
-      return await Promise.race([asked, late, stopped]);
+      const ended = await outcome;
+      if ("decision" in ended) return ended.decision;
+      isAnswered = true;
+      const { result, error } = ended.response;
+      if (!error && result !== undefined) return decideOnAnswer(name, result);
+      // A host whose hook fails has not agreed.
+      return decideOnError(name, new Error(toStored(toMembers(error).message)));
     } finally {
       clearTimeout(timer);
-      if (!isAnswered) cancellation.cancel();
+      if (!isAnswered) this.say({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id } });
     }
   }
 
-  private connect(): Promise<MessageConnection> {
-    this.connecting ??= this.makeConnection().catch((error) => {
-      // The module may be readable the next time.
-      this.connecting = undefined;
-      throw error;
-    });
-    return this.connecting;
-  }
-
-  private async makeConnection(): Promise<MessageConnection> {
-    const { AbstractMessageReader, AbstractMessageWriter, createMessageConnection } = await import(
-      "vscode-jsonrpc/node"
-    );
-    const hooks = this;
-    class Responses extends AbstractMessageReader {
-      listen(callback: (message: HookMessage) => void): { dispose(): void } {
-        hooks.receiveNow = callback;
-        return { dispose: () => {} };
-      }
-    }
-    class Requests extends AbstractMessageWriter {
-      async write(message: HookMessage): Promise<void> {
-        if (message.method !== undefined && message.id !== undefined && typeof message.params === "object")
-          hooks.ids.get(message.params as object)?.(JSON.stringify(message.id));
-        hooks.send(hooks.dialect().hook(message));
-      }
-      end(): void {}
-    }
-    const connection = createMessageConnection(new Responses() as never, new Requests() as never);
-    connection.listen();
-    return connection;
+  private say(message: HookMessage): void {
+    this.send(this.dialect().hook(message));
   }
 }

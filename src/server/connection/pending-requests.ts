@@ -1,7 +1,7 @@
 /** Requests that wait for their answers: by id, with limits of time. */
 
 /** A limit of time for an answer. */
-interface AnswerLimit {
+export interface AnswerLimit {
   /** Milliseconds until {@link expire} is called. */
   readonly within: number;
   /** Ends the wait, unless another event does. */
@@ -42,6 +42,10 @@ export class PendingRequests<Id, Answer> {
   /** Rejects a request, if it waits. */
   reject(id: Id, error: Error): void {
     this.take(id)?.reject(error);
+  }
+
+  resolveAll(answer: Answer): void {
+    for (const id of this.waiting.keys()) this.resolve(id, answer);
   }
 
   rejectAll(error: Error): void {

@@ -194,7 +194,7 @@ describe("an agent like Pi", () => {
   });
 });
 
-acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, recorded in %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, whose sessions are in %s", (store) => {
   const args = ["--agent", acpLike(), "--agent-protocol", "acp", "--store", store];
 
   async function ask(wire: Wire, id: number, method: string, params: object): Promise<Json> {
@@ -205,25 +205,22 @@ acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, r
   const prompt = (wire: Wire, id: number, sessionId: string, text: string): Promise<Json> =>
     ask(wire, id, "session/prompt", { sessionId, prompt: [{ type: "text", text }] });
 
-  const makeSession = async (wire: Wire, cwd: string): Promise<string> =>
-    (await ask(wire, 2, "session/new", { cwd, mcpServers: [] })).result.sessionId;
-
   /** Starts a server whose agent is there. */
-  async function started({ lives }: FleetServer, own = args): Promise<Wire> {
-    const wire = await lives.start(own);
+  async function started({ lives }: FleetServer): Promise<Wire> {
+    const wire = await lives.start(args);
     await ask(wire, 1, "initialize", { protocolVersion: 1 });
     return wire;
   }
 
-  /** Has a session recorded. `isMade` is called before its first prompt. Returns its id. */
-  async function recorded(
+  /** Makes a session with one turn. `isMade` is called before its first prompt. Returns its id. */
+  async function makeSession(
     own: FleetServer,
     text: string,
     cwd = own.lives.place.cwd,
     isMade = () => {},
   ): Promise<string> {
     const wire = await started(own);
-    const sessionId = await makeSession(wire, cwd);
+    const { sessionId } = (await ask(wire, 2, "session/new", { cwd, mcpServers: [] })).result;
     isMade();
     expect((await prompt(wire, 3, sessionId, text)).error).toBeUndefined();
     await own.lives.end();
@@ -232,24 +229,26 @@ acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, r
     return sessionId;
   }
 
+  const load = (wire: Wire, sessionId: string, cwd: string): Promise<Json> =>
+    ask(wire, 4, "session/load", { sessionId, cwd, mcpServers: [] });
+
   const cwdOf = (table: FleetTable, sessionId: string): string =>
     JSON.parse(decodeText(table.rows.get(sessionId)?.headerLine as Uint8Array)).cwd;
 
   test("goes on with what another machine wrote meanwhile, here and where nothing of it is", async () => {
     const table = new FleetTable();
     const one = machine(table, "one");
-    const sessionId = await recorded(one, "one");
+    const sessionId = await makeSession(one, "one");
     await (await writeOn(machine(table, "two"), sessionId))();
     for (const [own, text] of [
       [one, "two"],
       [machine(table, "three"), "three"],
     ] as const) {
-      const { lives } = own;
-      const { error } = await prompt(await started(own), 2, sessionId, text);
-      // The scripted agent knows only sessions of its own process; its prompts are recorded before.
-      expect(error?.message ?? "").not.toContain("recorded");
-      await lives.end();
-      expect(lives.said).toEqual([]);
+      const wire = await started(own);
+      expect((await load(wire, sessionId, own.lives.place.cwd)).error).toBeUndefined();
+      expect((await prompt(wire, 2, sessionId, text)).error).toBeUndefined();
+      await own.lives.end();
+      expect(own.lives.said).toEqual([]);
     }
     const asked = textsIn(table, sessionId).filter((one) => !one.startsWith("You said"));
     expect(asked).toEqual(["one", "theirs", "two", "three"]);
@@ -260,64 +259,35 @@ acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, r
   test("is not asked while another machine has the session, and says so", async () => {
     const table = new FleetTable();
     const one = machine(table, "one");
-    const sessionId = await recorded(one, "one");
+    const sessionId = await makeSession(one, "one");
     await writeOn(machine(table, "two"), sessionId);
-    const { error } = await prompt(await started(one), 2, sessionId, "mine");
-    expect(error.message).toContain("host of two");
+    const wire = await started(one);
+    await load(wire, sessionId, one.lives.place.cwd);
+    const { error } = await prompt(wire, 2, sessionId, "mine");
+    expect(error.data.name).toBe("session_locked");
     expect(textsIn(table, sessionId)).not.toContain("mine");
   });
 
-  test.each(["is away, and work goes on alone", "does not answer the first question", "is away when it begins"])(
+  test.each(["is away, and work goes on alone", "is away when the session is made"])(
     "works in the folder that the editor named where the database %s",
     async (what) => {
       const table = new FleetTable();
       const isAlone = what.includes("alone");
       const one = machine(table, "one", isAlone);
-      let looks = 0;
-      one.fleet.faultAt = (_, name) =>
-        !what.includes("question") || (name === "look" && looks++ === 0) ? "before" : undefined;
+      one.fleet.faultAt = () => "before";
       const { home, state } = one.lives.place;
-      const sessionId = await recorded(one, "mine", home, () => void (what.includes("begins") && one.heals()));
-      if (what.includes("begins")) expect(cwdOf(table, sessionId)).toBe(home);
+      const sessionId = await makeSession(one, "mine", home, () => void (isAlone || one.heals()));
       const journal = join(state, JOURNAL_FOLDER);
       const notes = existsSync(journal) ? readdirSync(journal).filter((name) => name.endsWith(".json")) : [];
       expect(notes.map((name) => readFileSync(join(journal, name), "utf8"))).toEqual(
         isAlone ? [expect.stringContaining(sessionId)] : [],
       );
       one.heals();
-      // It is opened where it was recorded: then all machines have it.
+      // It is opened where it was made: then all machines have it.
       await (await writeOn(one, sessionId))();
       expect(cwdOf(table, sessionId)).toBe(home);
       expect(textsIn(table, sessionId)).toEqual(["mine", "You said: mine", "theirs"]);
       table.check();
-    },
-  );
-
-  test.each([false, true])(
-    "is recorded elsewhere where an absent database has its past (known: %s)",
-    async (isKnown) => {
-      const table = new FleetTable();
-      const sessionId = await recorded(machine(table, "one"), "one");
-      const before = table.linesOf(sessionId);
-      const two = machine(table, "two", true);
-      two.loses();
-      const wire = await started(two, args.with(1, acpLike("--loads")));
-      // By then it is known that the database is away, or it is not.
-      if (isKnown) await prompt(wire, 3, await makeSession(wire, two.lives.place.cwd), "another");
-      const loaded = await ask(wire, 4, "session/load", { sessionId, cwd: two.lives.place.home, mcpServers: [] });
-      expect(loaded.error).toBeUndefined();
-      await prompt(wire, 5, sessionId, "mine");
-      await two.lives.end();
-      two.heals();
-      const again = await two.lives.start();
-      const { sessions } = await again.result("list_sessions", { cwd: two.lives.place.home });
-      expect(sessions).toHaveLength(1);
-      const [{ sessionId: elsewhere }] = sessions;
-      await again.result("switch_session", { sessionId: elsewhere });
-      await again.result("append", { entries: [theirs] });
-      await two.lives.end();
-      expect(textsIn(table, elsewhere)).toContain("mine");
-      expect(table.linesOf(sessionId)).toEqual(before);
     },
   );
 });

@@ -330,7 +330,10 @@ test("a session in a container cannot be prompted in; the refusal says how it ca
 
 acrossTiers(test, ["jsonl", "v2"])("a turn recorded in %s is shown live, and again by a load", async (store) => {
   const { editor, sessionId, made } = await talk([...acp("--commands"), "--store", store]);
-  expect(editor.agent.agentCapabilities).toMatchObject({ loadSession: true, promptCapabilities: { image: true } });
+  const { agentCapabilities } = editor.agent;
+  expect(agentCapabilities).toMatchObject({ loadSession: true, promptCapabilities: { image: true } });
+  // Clients find the agent's own extensions here.
+  expect(Object.keys(agentCapabilities._meta)).toEqual(["pid", "pi-session-server"]);
   expect([made.modes.currentModeId, ours(made).fidelity]).toEqual(["ask", "native"]);
   await editor.until(({ sessionUpdate }) => sessionUpdate === "available_commands_update");
   const asked = editor.begins(sessionId, "ask think tools 1");
@@ -351,6 +354,29 @@ acrossTiers(test, ["jsonl", "v2"])("a turn recorded in %s is shown live, and aga
   expect(editor.take(sessionId).at(-1)).toMatchObject({ currentModeId: "code" });
   const { sessions } = await editor.result("session/list", { cwd: editor.server.place.cwd });
   expect(sessions.map((session: Json) => session.sessionId)).toEqual([sessionId]);
+});
+
+test("a turn has the prompt, thoughts, answers, calls with their results, permissions and plans as entries", async () => {
+  const { editor, sessionId } = await talk(acp());
+  const text = { type: "text", text: "ask think tools 1" };
+  const prompt = [text, { type: "resource_link", name: "a", uri: "file:///a" }];
+  const asked = editor.ask("session/prompt", { sessionId, prompt });
+  editor.choose(await editor.question(), "yes");
+  expect(await editor.end(asked)).toBe("end_turn");
+  const { entries } = await editor.result("_pi-session-server/entries", { sessionId });
+  const kinds = entries.map(({ message, customType }: Json) => message?.role ?? customType).join(" ");
+  expect(kinds).toBe("acp user acp_prompt acp_permission assistant toolResult assistant acp_updates");
+  const [, said, , , call, result, answer] = entries.map(({ message }: Json) => message);
+  expect(said.content).toEqual([text, { type: "text", text: "[a](file:///a)" }]);
+  expect(call).toMatchObject({ stopReason: "toolUse", provider: "scripted" });
+  expect(call.content).toEqual([
+    { type: "thinking", thinking: "Let me think." },
+    { type: "text", text: "Reading 1. " },
+    { type: "toolCall", id: result.toolCallId, name: "read", arguments: { path: "file-1" } },
+  ]);
+  expect(result).toMatchObject({ toolName: "read", isError: false, content: [{ type: "text", text: "file 1" }] });
+  const content = [{ type: "text", text: "You said: ask think tools 1" }];
+  expect(answer).toMatchObject({ content, stopReason: "stop", usage: { input: 10, output: 2 } });
 });
 
 test("an agent that can only make sessions gets the conversation in words, once, and the client hears of it", async () => {

@@ -115,6 +115,73 @@ describe("replies of an agent", () => {
   });
 });
 
+describe("what this server does not know", () => {
+  test("goes to the agent and comes back, with the agent's id of a session in place of ours, also during a turn", async () => {
+    const { editor, sessionId } = await behind(
+      `if (method === "session/prompt") { globalThis.prompted = { id, sessionId }; chunk(sessionId, "begun"); }
+        else if (method === "_own/fails") say({ id, error: { code: -32123, message: "no", data: { params: message.params } } });
+        else if (method === "_own/none") say({ id });
+        else if (method === "_own/ends") say({ id: prompted.id, result: { stopReason: "end_turn" } });
+        else if (id !== undefined) say({ id, result: method === "_own/bare" ? null : { method, params: message.params } });`,
+    );
+    const asked = editor.begins(sessionId, "long");
+    await editor.heard("begun");
+    await editor.result("session/set_mode", { sessionId, modeId: "x" });
+    const agentSession = expect.stringMatching(/^own-1-/);
+    expect(await editor.result("_own/does", { n: 1.5, sessionId, list: [sessionId] })).toEqual({
+      method: "_own/does",
+      params: { n: 1.5, sessionId: agentSession, list: [sessionId] },
+    });
+    for (const method of ["_own/bare", "_own/none"]) expect((await editor.request(method, [1])).result).toBeNull();
+    expect((await editor.request("_own/does", { sessionId: "none" })).result.params).toEqual({ sessionId: "none" });
+    expect(await editor.failure("_own/fails")).toEqual({ code: -32123, message: "no", data: { params: {} } });
+    editor.notify("_own/ends", { sessionId });
+    expect(await editor.end(asked)).toBe("end_turn");
+    // The agent's messages have moved the leaf since.
+    expect((await editor.result("_own/does", { sessionId })).params.sessionId).toEqual(agentSession);
+  });
+
+  test("goes to the client and comes back, with our id of the session; either side can cancel it", async () => {
+    const { editor, sessionId } = await behind(
+      `if (method === "session/prompt") {
+        globalThis.prompted = { id, sessionId };
+        say({ method: "_own/tells", params: { sessionId, n: 1 } });
+        say({ method: "_own/tells", params: [2] });
+        say({ id: "own", method: "_own/asks", params: { sessionId } });
+        say({ id: "bare", method: "_own/asks" });
+        say({ id: "lost", method: "_own/asks", params: { sessionId: "nobody" } });
+      } else if (method === "_own/waits") {
+        globalThis.waits = id;
+        say({ method: "$/cancel_request", params: { requestId: "bare" } });
+      } else if (method === "$/cancel_request" && params.requestId === waits)
+        say({ id: waits, error: { code: -32800, message: "stopped" } });
+      else if (id !== undefined && method === undefined) {
+        globalThis.heard = { ...globalThis.heard, [id]: result ?? error.code };
+        if (Object.keys(heard).length === 3)
+          say({ id: prompted.id, result: { stopReason: "end_turn", _meta: { heard } } });
+      }`,
+    );
+    const asked = editor.begins(sessionId, "one");
+    const came: Json[] = [];
+    while (came.length < 4) {
+      const message = await editor.next();
+      if (message.method?.startsWith("_own/")) came.push(message);
+    }
+    const [tells, asks] = ["_own/tells", "_own/asks"].map((one) => came.filter(({ method }) => method === one));
+    expect(tells.map(({ params }) => params)).toEqual(expect.arrayContaining([{ sessionId, n: 1 }, [2]]));
+    const own = asks.find(({ params }) => params?.sessionId === sessionId);
+    const bare = asks.find((one) => one !== own);
+    editor.server.answer(own?.id, 7);
+    const waits = editor.ask("_own/waits");
+    const cancelled = await editor.next();
+    expect(cancelled).toMatchObject({ method: "$/cancel_request", params: { requestId: bare?.id } });
+    editor.notify("$/cancel_request", { requestId: waits });
+    expect((await editor.reply(waits)).error).toEqual({ code: -32800, message: "stopped" });
+    editor.server.send({ jsonrpc: "2.0", id: bare?.id, error: { code: -32800, message: "stopped" } });
+    expect((await editor.reply(asked)).result._meta.heard).toEqual({ own: 7, bare: -32800, lost: -32002 });
+  });
+});
+
 describe("an agent hangs nobody", () => {
   test.each([
     ["input", "lines.close(); process.stdin.destroy(); closeSync(0); chunk(sessionId, 'closed');"],

@@ -8,17 +8,23 @@ import type { Call } from "../../../server/connection/call.ts";
 import type { Gate } from "../../../server/dispatch/gate.ts";
 import type { FaceWire } from "../../../server/face.ts";
 import type { AgentSetup } from "../behind/agent-server.ts";
-import { AcpConnection, makeUnknownMethodError } from "./acp-connection.ts";
+import { AcpConnection } from "./acp-connection.ts";
 import { AcpSession, type ConnectedAgent } from "./acp-session.ts";
-import type { AgentBackend, AgentReply, AgentSession, ClientChannel, ClientDescription, PromptBlock } from "./agent.ts";
-import { makeBusyError } from "./errors.ts";
+import type {
+  AgentBackend,
+  AgentReply,
+  AgentSession,
+  ClientAccess,
+  ClientChannel,
+  ClientDescription,
+  PromptBlock,
+} from "./agent.ts";
+import { AcpError, makeBusyError, NOT_FOUND } from "./errors.ts";
 import { SERVER_NAME } from "./update-mapper.ts";
 
 /** Limits of updates, in number and bytes, that are kept while their session is being opened. */
 const MOST_EARLY = 256;
 const MOST_EARLY_BYTES = 4 << 20;
-/** Capabilities of an agent that are passed to the client; those about sessions are ours. */
-const PASSED_ON = ["promptCapabilities", "mcpCapabilities", "auth"];
 
 export class AcpBackend implements AgentBackend, Gate {
   readonly reportsUsage = true;
@@ -28,6 +34,9 @@ export class AcpBackend implements AgentBackend, Gate {
   private readonly options: AgentSetup;
   private readonly version: string;
   private client: ClientDescription = {};
+  private access: ClientAccess | undefined;
+  /** Resolves when all notifications about no session are delivered. */
+  private lastNotice: Promise<unknown> = Promise.resolve();
   private agent: Promise<ConnectedAgent> | undefined;
   private link: AcpConnection | undefined;
   private readonly sessions = new Map<string, AcpSession>();
@@ -64,14 +73,12 @@ export class AcpBackend implements AgentBackend, Gate {
 
   // --- the agent -----------------------------------------------------------------------------------------------
 
-  async initialize(client: ClientDescription): Promise<AgentReply> {
+  async initialize(client: ClientDescription, access: ClientAccess): Promise<AgentReply> {
     this.client = client;
+    this.access = access;
     try {
       const { capabilities, authMethods } = await this.connect();
-      const known = Object.fromEntries(
-        PASSED_ON.filter((name) => isObject(capabilities[name])).map((name) => [name, capabilities[name]]),
-      );
-      return { agentCapabilities: known, ...(Array.isArray(authMethods) ? { authMethods } : {}) };
+      return { agentCapabilities: capabilities, ...(Array.isArray(authMethods) ? { authMethods } : {}) };
     } catch {
       // The history can be read without the agent, and the next prompt reports the reason.
       return {};
@@ -100,10 +107,23 @@ export class AcpBackend implements AgentBackend, Gate {
           this.earlyBytes += bytes;
         }
       },
-      asked: (method, params) => {
-        const acpSession = this.byAgentId.get(toStored(params.sessionId));
-        if (!acpSession) throw makeUnknownMethodError(method);
-        return acpSession.asked(method, params);
+      asked: async (method, params, signal) => {
+        const { sessionId } = toMembers(params);
+        if (typeof sessionId !== "string") return this.access?.askClient(method, params, signal);
+        const acpSession = this.byAgentId.get(sessionId);
+        if (!acpSession) throw new AcpError(NOT_FOUND, "The client has no such session.");
+        return acpSession.asked(method, toMembers(params), signal);
+      },
+      noticed: (method, params, bytes) => {
+        const { sessionId } = toMembers(params);
+        if (typeof sessionId === "string")
+          return this.byAgentId.get(sessionId)?.noticed(method, toMembers(params), bytes);
+        link.countHeldBytes(bytes);
+        this.lastNotice = this.lastNotice
+          .then(() => this.access?.notifyClient(method, params))
+          // A client that has gone gets none.
+          .catch(() => {})
+          .then(() => link.countHeldBytes(-bytes));
       },
       drained: () => this.wire.resumeInput(),
       ended: () => {
@@ -233,6 +253,29 @@ export class AcpBackend implements AgentBackend, Gate {
     const done = await agent.link.request("session/set_config_option", params);
     binding.settings.setOptions(done.configOptions);
     return { ...done, configOptions: binding.settings.configOptions ?? [] };
+  }
+
+  async pass(
+    method: string,
+    params: unknown,
+    signal: AbortSignal,
+    about?: { readonly session: AgentSession; readonly channel: ClientChannel },
+  ): Promise<unknown> {
+    const { link } = about
+      ? (await this.openBinding(about.session, about.channel)).binding.agent
+      : await this.connect();
+    return link.pass(method, this.toAgentParams(params), signal);
+  }
+
+  passNotice(method: string, params: unknown): void {
+    this.link?.notify(method, this.toAgentParams(params));
+  }
+
+  /** Returns params with the agent's id of a session in place of ours. */
+  private toAgentParams(params: unknown): unknown {
+    const members = toMembers(params);
+    const sessionId = this.sessions.get(toStored(members.sessionId))?.agentSessionId;
+    return sessionId === undefined ? params : { ...members, sessionId };
   }
 
   async close(sessionId: string): Promise<void> {

@@ -1,9 +1,9 @@
 /** The connection to an agent of the Agent Client Protocol: requests and replies of both sides, and updates. */
 
-import { Failure, INTERNAL, NO_SUCH_METHOD } from "../../../core/failure.ts";
+import { Failure, INTERNAL } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
-import { PendingRequests } from "../../../server/connection/pending-requests.ts";
+import { type AnswerLimit, PendingRequests } from "../../../server/connection/pending-requests.ts";
 import { isJsonObject, parseDroppedMessage, parseMembers } from "../behind/lines.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "../behind/process.ts";
 import { AcpError } from "./errors.ts";
@@ -17,8 +17,10 @@ const MOST_ASKED = 256;
 interface AcpHandler {
   /** Takes an update of one of its sessions. `bytes`: the length of its line. */
   updated(agentSessionId: string, update: LooseMembers, bytes: number): void;
-  /** Answers a request of the agent. Rejects with the error for the agent. */
-  asked(method: string, params: LooseMembers): Promise<unknown>;
+  /** Answers a request of the agent. Rejects with the error for the agent. `signal`: the agent has cancelled it. */
+  asked(method: string, params: unknown, signal: AbortSignal): Promise<unknown>;
+  /** Takes another notification. `bytes`: the length of its line. */
+  noticed(method: string, params: unknown, bytes: number): void;
   /** Called when the agent has read its pending input. */
   drained(): void;
   ended(failure: Failure): void;
@@ -29,11 +31,11 @@ export class AcpConnection implements AgentSink {
   private readonly handler: AcpHandler;
   private readonly launch: AgentLaunch;
   private readonly within: number;
-  private readonly waiting = new PendingRequests<unknown, LooseMembers>();
+  private readonly waiting = new PendingRequests<unknown, unknown>();
   private count = 0;
   private waitingBytes = 0;
-  /** Unanswered requests of the agent, and bytes of answers that it has not read. */
-  private asked = 0;
+  /** Unanswered requests of the agent by their ids as JSON text, and bytes of answers that it has not read. */
+  private readonly asked = new Map<string, AbortController>();
   private answeredBytes = 0;
   private stall: NodeJS.Timeout | undefined;
   private reason: string | undefined;
@@ -56,16 +58,26 @@ export class AcpConnection implements AgentSink {
    * Sends a request. Rejects with the agent's error, or with agent_failed. An agent that does not answer in time is
    * ended, except after a request that may take long.
    */
-  request(method: string, params: object, mayTakeLong = false): Promise<LooseMembers> {
+  async request(method: string, params: object, mayTakeLong = false): Promise<LooseMembers> {
+    const expire = (): void => this.stop(`did not answer ${method} for ${this.within} ms and was ended`);
+    return toMembers(await this.ask(method, params, mayTakeLong ? undefined : { within: this.within, expire }));
+  }
+
+  /** Passes on a request of the client, which may take long. Returns the result as it came. */
+  pass(method: string, params: unknown, signal: AbortSignal): Promise<unknown> {
+    const requestId = this.count + 1;
+    return forwardCancellation(this.ask(method, params), signal, () => this.notify(CANCEL, { requestId }));
+  }
+
+  private ask(method: string, params: unknown, limit?: AnswerLimit): Promise<unknown> {
     if (this.hasEnded) return Promise.reject(makeGoneFailure("has ended"));
     const id = ++this.count;
-    const expire = (): void => this.stop(`did not answer ${method} for ${this.within} ms and was ended`);
-    const result = this.waiting.wait(id, method, mayTakeLong ? undefined : { within: this.within, expire });
+    const result = this.waiting.wait(id, method, limit);
     this.send({ id, method, params });
     return result;
   }
 
-  notify(method: string, params: object): void {
+  notify(method: string, params: unknown): void {
     this.send({ method, params });
   }
 
@@ -101,13 +113,14 @@ export class AcpConnection implements AgentSink {
   line(bytes: Buffer): void {
     const { id, method, params, result, error } = isJsonObject(bytes) ? parseMembers(bytes) : {};
     if (id !== undefined && method === undefined) return this.answered(id, result, error);
-    if (id !== undefined) return void this.answer(id, toStored(method), toMembers(params));
-    const { sessionId, update } = toMembers(params);
+    if (id !== undefined) return void this.answer(id, toStored(method), params);
+    const { sessionId, update, requestId } = toMembers(params);
     const isUpdate = method === "session/update";
     if (isUpdate && typeof toMembers(update).sessionUpdate === "string")
       return this.handler.updated(toStored(sessionId), toMembers(update), bytes.length);
-    // The rest are unknown notifications, or lines that are not messages.
-    if (method === undefined || isUpdate) this.reportStrayLine(bytes);
+    if (typeof method !== "string" || isUpdate) return this.reportStrayLine(bytes);
+    if (method === CANCEL) this.asked.get(JSON.stringify(requestId))?.abort();
+    else this.handler.noticed(method, params, bytes.length);
   }
 
   private reportStrayLine(bytes: Buffer): void {
@@ -116,7 +129,7 @@ export class AcpConnection implements AgentSink {
   }
 
   private answered(id: unknown, result: unknown, error: unknown): void {
-    if (error === undefined) this.waiting.resolve(id, toMembers(result));
+    if (error === undefined) this.waiting.resolve(id, result);
     else
       this.waiting.reject(
         id,
@@ -128,17 +141,19 @@ export class AcpConnection implements AgentSink {
       );
   }
 
-  private async answer(id: unknown, method: string, params: LooseMembers): Promise<void> {
-    this.asked++;
+  private async answer(id: unknown, method: string, params: unknown): Promise<void> {
+    const key = JSON.stringify(id);
+    const controller = new AbortController();
     let outcome: object;
     try {
-      if (this.asked > MOST_ASKED)
+      if (this.asked.size >= MOST_ASKED)
         throw new Error(`${MOST_ASKED} requests of the agent wait for their answers already.`);
-      outcome = { result: (await this.handler.asked(method, params)) ?? null };
+      this.asked.set(key, controller);
+      outcome = { result: (await this.handler.asked(method, params, controller.signal)) ?? null };
     } catch (error) {
       outcome = { error: error instanceof AcpError ? error : { code: INTERNAL, message: (error as Error).message } };
     }
-    this.asked--;
+    if (this.asked.get(key) === controller) this.asked.delete(key);
     this.answeredBytes += this.send({ id, ...outcome });
     if (this.answeredBytes > FULL_AT && this.isFull) this.stop("asked more than it read answers to and was ended");
   }
@@ -178,7 +193,12 @@ function makeGoneFailure(how: string): Failure {
   return new Failure("agent_failed", `The agent ${how}. The next prompt starts it again.`);
 }
 
-/** Makes the error about an unknown request. */
-export function makeUnknownMethodError(method: string): AcpError {
-  return new AcpError(NO_SUCH_METHOD, `This client has no method ${method.slice(0, 200)}.`);
+/** The notification by which either side cancels a request. */
+export const CANCEL = "$/cancel_request";
+
+/** Calls `cancel` if the one who asked cancels before there is a result. Returns the result. */
+export function forwardCancellation<T>(result: Promise<T>, signal: AbortSignal, cancel: () => void): Promise<T> {
+  if (signal.aborted) cancel();
+  signal.addEventListener("abort", cancel);
+  return result.finally(() => signal.removeEventListener("abort", cancel));
 }

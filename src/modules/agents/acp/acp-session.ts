@@ -128,7 +128,8 @@ export class AcpSession {
     const state = await this.inOrder(async (session) => {
       await this.writeBetweenTurns(session);
       const { binding } = this;
-      return binding?.agent === agent && binding.leafId === session.leafId
+      // A turn moves the leaf with the agent's own messages.
+      return binding?.agent === agent && (this.turn || binding.leafId === session.leafId)
         ? undefined
         : matchAgentSession(session, agent.name);
     });
@@ -367,10 +368,22 @@ export class AcpSession {
       return;
     }
     binding?.settings.note(update);
+    this.deliver(bytes, () => this.take(update, turn, channel));
+  }
+
+  /** Takes another notification of the agent. */
+  noticed(method: string, { sessionId: _, ...params }: LooseMembers, bytes: number): void {
+    const { channel } = this;
+    this.deliver(bytes, () => channel?.notify(method, params));
+  }
+
+  /** Delivers a message of the agent after those before it. */
+  private deliver(bytes: number, work: () => Promise<void> | undefined): void {
+    const { binding } = this;
     binding?.agent.link.countHeldBytes(bytes);
     this.last = this.last.then(async () => {
       try {
-        await this.take(update, turn, channel);
+        await work();
       } catch {
         // A client that has gone gets no updates; a turn that cannot be written fails at its end.
       } finally {
@@ -411,13 +424,13 @@ export class AcpSession {
   }
 
   /** Passes a request of the agent to the client. */
-  async asked(method: string, params: LooseMembers): Promise<unknown> {
+  async asked(method: string, params: LooseMembers, signal: AbortSignal): Promise<unknown> {
     const { turn } = this;
     const channel = turn?.channel ?? this.channel;
     if (!channel) throw new Failure("cancelled");
     await this.whenDelivered();
     const { sessionId: _, ...rest } = params;
-    const result = await channel.ask(method, rest);
+    const result = await channel.ask(method, rest, signal);
     if (method === "session/request_permission" && turn && turn === this.turn)
       await this.inOrder((session) => this.append(session, [makePermissionDraft(rest, { result })]));
     return result;

@@ -13,8 +13,13 @@ export interface ClientChannel {
   readonly features: ClientFeatures;
   /** Sends a `session/update` of the session. Resolves when the client has capacity for the next one. */
   update(update: Readonly<Record<string, unknown>> & { readonly sessionUpdate: string }): Promise<void>;
-  /** Sends the client a request, such as session/request_permission. Returns the result or rejects with the error. */
-  ask(method: string, params: Readonly<Record<string, unknown>>): Promise<unknown>;
+  /**
+   * Sends the client a request, such as session/request_permission. Returns the result or rejects with the error.
+   * `signal`: cancels it.
+   */
+  ask(method: string, params: Readonly<Record<string, unknown>>, signal?: AbortSignal): Promise<unknown>;
+  /** Sends a notification about the session. Resolves when the client has capacity for the next one. */
+  notify(method: string, params: Readonly<Record<string, unknown>>): Promise<void>;
   /** Returns the client's id of a call of the turn that is not in the session yet. */
   claim(callId: string): string;
   /**
@@ -22,6 +27,14 @@ export interface ClientChannel {
    * facts. `withUsage`: also how full the context is, which takes time.
    */
   sendNewEntries(classify: (item: PathEntry) => EntryVisibility, withUsage?: boolean): Promise<void>;
+}
+
+/** The client, for messages of the agent that are about no session. */
+export interface ClientAccess {
+  /** Sends a request. Rejects with the client's error. `signal`: cancels it. */
+  askClient(method: string, params: unknown, signal?: AbortSignal): Promise<unknown>;
+  /** Sends a notification. Resolves when the client has capacity for the next one. */
+  notifyClient(method: string, params: unknown): Promise<void>;
 }
 
 /** The result of a request, passed through to the client. */
@@ -63,7 +76,7 @@ export interface AgentBackend {
   /** True if the agent itself reports how full its context is. */
   readonly reportsUsage?: boolean;
   /** Describes the client to the agent. Returns the agent's own `agentCapabilities` and `authMethods`, if any. */
-  initialize?(client: ClientDescription): Promise<AgentReply>;
+  initialize?(client: ClientDescription, access: ClientAccess): Promise<AgentReply>;
   authenticate?(params: AgentReply): Promise<AgentReply>;
   /** Returns `modes` and `configOptions` of a session, as far as the agent has them. */
   getSettings(session: AgentSession, channel: ClientChannel): Promise<AgentReply>;
@@ -85,6 +98,18 @@ export interface AgentBackend {
   cancel(sessionId: string): void;
   setMode(session: AgentSession, modeId: string, channel: ClientChannel): Promise<AgentReply>;
   setConfigOption(session: AgentSession, configId: string, value: unknown, channel: ClientChannel): Promise<AgentReply>;
+  /**
+   * Passes on a request that this server does not know, and returns the agent's result. `about`: the open session that
+   * its params name. `signal`: cancels it.
+   */
+  pass?(
+    method: string,
+    params: unknown,
+    signal: AbortSignal,
+    about?: { readonly session: AgentSession; readonly channel: ClientChannel },
+  ): Promise<unknown>;
+  /** Passes on a notification that this server does not know. */
+  passNotice?(method: string, params: unknown): void;
   /** Ends the work for a session that the client has closed. */
   close(sessionId: string): Promise<void>;
 }

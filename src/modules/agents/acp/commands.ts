@@ -199,17 +199,20 @@ export function locateSession(dispatcher: Dispatcher, sessionId: string): Promis
       const sessionPath = workspace.stores.lifeCycle.locate({ sessionId });
       return { isOpen: workspace.has(sessionId), isStored: true, sessionPath };
     } catch (error) {
-      return locateForeign(workspace, sessionId, error);
+      return locateElsewhere(workspace, sessionId, error);
     }
   });
 }
 
-/** Returns the file of another agent's session. Throws the given failure without one. */
-async function locateForeign({ stores }: Workspace, sessionId: string, failure: unknown): Promise<LocatedSession> {
-  const isUnknown = failure instanceof Failure && failure.name === "session_not_found";
-  const sessionPath = isUnknown ? await stores.lookUp(sessionId, "whole") : undefined;
-  if (sessionPath === undefined) throw failure;
-  return { isOpen: false, isStored: true, sessionPath };
+/** Finds a session of another agent, or one of another machine, which is fetched. Throws the given failure without one. */
+async function locateElsewhere(workspace: Workspace, sessionId: string, failure: unknown): Promise<LocatedSession> {
+  if (!(failure instanceof Failure && failure.name === "session_not_found")) throw failure;
+  const { stores } = workspace;
+  const foreign = await stores.lookUp(sessionId, "whole");
+  if (foreign !== undefined) return { isOpen: false, isStored: true, sessionPath: foreign };
+  if (!stores.arrive) throw failure;
+  await workspace.arrive({ sessionId, isWhole: true });
+  return { isOpen: false, isStored: true, sessionPath: stores.lifeCycle.locate({ sessionId }) };
 }
 
 /** Makes a session next to those that are open. Returns its id. */

@@ -10,12 +10,14 @@ import type { PendingEvent } from "../../../server/connection/events.ts";
 import { PendingRequests } from "../../../server/connection/pending-requests.ts";
 import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
 import type { Face, FaceWire } from "../../../server/face.ts";
+import { CANCEL, forwardCancellation } from "./acp-connection.ts";
 import type { AgentBackend } from "./agent.ts";
 import { ClientSession, type SessionJob } from "./client-session.ts";
 import { AcpError, CANCELLED, REFUSED, toErrorText } from "./errors.ts";
 import type { AcpRequest, MethodContext } from "./method.ts";
 import { methods } from "./methods.ts";
 import { sendNewEntries } from "./replay.ts";
+import { passRequest } from "./turns.ts";
 import { type AcpUpdate, addMeta, type ClientFeatures } from "./update-mapper.ts";
 
 interface AcpFacts extends EditorFacts {
@@ -41,7 +43,7 @@ const NEWS: ReadonlySet<string> = new Set([
 
 /** A request that has no reply yet. */
 interface OngoingRequest {
-  isCancelled: boolean;
+  readonly controller: AbortController;
   /** The session of a prompt; undefined for other requests. */
   readonly turnOf: unknown;
   isTurnCancelled: boolean;
@@ -102,19 +104,30 @@ export class AcpConversation implements Face {
       return this.refuse("null", new AcpError(INVALID_REQUEST, "An id is a string, a number or null."));
     if (typeof method !== "string")
       return this.refuse(idText, new AcpError(INVALID_REQUEST, "The member method must be a string."));
-    if (id === undefined) return this.notice(method, toMembers(params));
+    if (id === undefined) return this.notice(method, params);
     this.begin(idText, method, params);
   }
 
   // --- requests of ours ----------------------------------------------------------------------------------------
 
-  askClient(method: string, params: LooseMembers): Promise<unknown> {
+  askClient(method: string, params: unknown, signal?: AbortSignal): Promise<unknown> {
     if (this.isOver) return Promise.reject(new AcpError(CANCELLED, GONE));
     const id = `ask ${++this.asks}`;
     const answer = this.asked.wait(id, method);
-    this.send(toJsonText({ jsonrpc: "2.0", id, method, params }));
-    this.wire.output.flush();
-    return answer;
+    const say = (message: object): void => {
+      this.send(toJsonText({ jsonrpc: "2.0", ...message }));
+      this.wire.output.flush();
+    };
+    say({ id, method, params });
+    if (!signal) return answer;
+    return forwardCancellation(answer, signal, () => say({ method: CANCEL, params: { requestId: id } }));
+  }
+
+  async notifyClient(method: string, params: unknown): Promise<void> {
+    await this.sendUpdate(
+      () => toJsonText({ jsonrpc: "2.0", method, params }),
+      () => false,
+    );
   }
 
   /** Resolves a request of ours. An unknown id is ignored. */
@@ -129,20 +142,18 @@ export class AcpConversation implements Face {
     for (const { id, isInTurn } of this.sessions.values()) if (isInTurn) this.facts.agent?.cancel(id);
   }
 
-  /** Handles a notification. Unknown ones are ignored, as the protocol requires. */
-  private notice(method: string, params: LooseMembers): void {
-    if (method === "$/cancel_request") {
-      const { requestId } = params;
-      const request = this.requests.get(JSON.stringify(requestId));
-      if (!request) return;
-      request.isCancelled = true;
+  /** Handles a notification. Unknown ones go to the agent, or are ignored, as the protocol requires. */
+  private notice(method: string, params: unknown): void {
+    const { requestId, sessionId } = toMembers(params);
+    if (method === CANCEL) {
+      this.requests.get(JSON.stringify(requestId))?.controller.abort();
       this.wake();
-    } else if (method === "session/cancel" && typeof params.sessionId === "string") {
+    } else if (method === "session/cancel") {
+      if (typeof sessionId !== "string") return;
       // The agent may not have the turn yet.
-      for (const request of this.requests.values())
-        if (request.turnOf === params.sessionId) request.isTurnCancelled = true;
-      this.facts.agent?.cancel(params.sessionId);
-    }
+      for (const request of this.requests.values()) if (request.turnOf === sessionId) request.isTurnCancelled = true;
+      this.facts.agent?.cancel(sessionId);
+    } else this.facts.agent?.passNotice?.(method, params);
   }
 
   private begin(idText: string, method: string, params: unknown): void {
@@ -153,7 +164,8 @@ export class AcpConversation implements Face {
     const turnOf = method === "session/prompt" ? toMembers(params).sessionId : undefined;
     // The first words of the turn are sent at once.
     if (turnOf !== undefined) this.flushedAt = 0;
-    const ongoing: OngoingRequest = { isCancelled: false, turnOf, isTurnCancelled: false, afterwards: [] };
+    const controller = new AbortController();
+    const ongoing: OngoingRequest = { controller, turnOf, isTurnCancelled: false, afterwards: [] };
     this.requests.set(idText, ongoing);
     this.hold();
     const ended = this.run(method, params, ongoing)
@@ -173,26 +185,32 @@ export class AcpConversation implements Face {
     if (method === "initialize") this.introduction ??= ended;
   }
 
-  private async run(method: string, params: unknown, ongoing: OngoingRequest): Promise<object> {
+  private async run(method: string, params: unknown, ongoing: OngoingRequest): Promise<unknown> {
+    const { signal } = ongoing.controller;
     const known = Object.hasOwn(methods, method) ? methods[method] : undefined;
-    if (!known) throw new AcpError(NO_SUCH_METHOD, `This server has no method ${method.slice(0, 200)}.`);
+    const { agent } = this.facts;
+    const pass = agent?.pass?.bind(agent);
+    if (!known && !pass) throw new AcpError(NO_SUCH_METHOD, `This server has no method ${method.slice(0, 200)}.`);
     if (!this.features && method !== "initialize")
       throw new AcpError(INVALID_REQUEST, "Send initialize first: it says what both sides can do.");
-    if (Array.isArray(params) || (typeof params !== "object" && params !== undefined))
+    if (known && (Array.isArray(params) || (typeof params !== "object" && params !== undefined)))
       throw new AcpError(INVALID_REQUEST, "The member params must be an object.");
     if (method !== "initialize") await this.introduction;
+    if (!known) return (pass && (await passRequest(this.context, pass, method, params, signal))) ?? null;
     const request: AcpRequest = {
       params,
-      isCancelled: () => ongoing.isCancelled,
+      isCancelled: () => signal.aborted,
       isTurnCancelled: () => ongoing.isTurnCancelled,
       afterwards: (work) => void ongoing.afterwards.push(work),
     };
     return known(this.context, request);
   }
 
-  private asCancelled({ isCancelled }: OngoingRequest, error: unknown): unknown {
+  private asCancelled({ controller }: OngoingRequest, error: unknown): unknown {
     const { name } = error as { name?: unknown };
-    return isCancelled && name === "cancelled" ? new AcpError(CANCELLED, "The request was cancelled.") : error;
+    return controller.signal.aborted && name === "cancelled"
+      ? new AcpError(CANCELLED, "The request was cancelled.")
+      : error;
   }
 
   // --- sessions ------------------------------------------------------------------------------------------------
@@ -259,7 +277,14 @@ export class AcpConversation implements Face {
     this.wire.output.send([replaceHalves(text)]);
   }
 
-  private async update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void> {
+  private update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void> {
+    const toText = (): string =>
+      `{"jsonrpc":"2.0","method":"session/update","params":${encodeUpdate(sessionId, update)}}`;
+    return this.sendUpdate(toText, isStopped);
+  }
+
+  /** Sends a notification when the client has capacity. */
+  private async sendUpdate(toText: () => string, isStopped: () => boolean): Promise<void> {
     while (!this.wire.output.hasCapacity && !isStopped()) {
       this.wire.output.flush();
       if (this.wire.output.hasCapacity) break;
@@ -267,7 +292,7 @@ export class AcpConversation implements Face {
     }
     if (this.wire.output.isGone) throw new Failure("cancelled");
     if (isStopped()) return;
-    this.send(`{"jsonrpc":"2.0","method":"session/update","params":${encodeUpdate(sessionId, update)}}`);
+    this.send(toText());
     this.flushSoon();
   }
 

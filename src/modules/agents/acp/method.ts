@@ -1,8 +1,7 @@
 /** The type of the methods of the Agent Client Protocol, and their context. */
 
-import type { LooseMembers } from "../../../core/format/loose.ts";
 import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
-import type { AgentBackend } from "./agent.ts";
+import type { AgentBackend, ClientAccess } from "./agent.ts";
 import type { ClientSession } from "./client-session.ts";
 import type { ReplayContext } from "./replay.ts";
 import type { ClientFeatures } from "./update-mapper.ts";
@@ -18,7 +17,7 @@ export interface AcpRequest {
 }
 
 /** The conversation, for methods. */
-export interface ConversationAccess {
+export interface ConversationAccess extends ClientAccess {
   readonly dispatcher: Dispatcher;
   readonly facts: { readonly version: string; readonly readOnly: boolean; readonly agent: AgentBackend | undefined };
   features: ClientFeatures | undefined;
@@ -26,8 +25,6 @@ export interface ConversationAccess {
   wake(): void;
   /** True if the client's input has ended, so that no turn can end normally. */
   readonly isOver: boolean;
-  /** Sends a request to the client. Rejects with its error. */
-  askClient(method: string, params: LooseMembers): Promise<unknown>;
 }
 
 export interface MethodContext {

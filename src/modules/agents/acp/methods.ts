@@ -42,20 +42,25 @@ const initialize: Method = async ({ conversation }, { params }) => {
       clientInfo: { name, ...(typeof clientVersion === "string" ? { version: clientVersion } : {}) },
     });
   const met = toMembers(
-    await agent?.initialize?.({ clientCapabilities: toMembers(clientCapabilities), ...pickClientInfo(clientInfo) }),
+    await agent?.initialize?.(
+      { clientCapabilities: toMembers(clientCapabilities), ...pickClientInfo(clientInfo) },
+      conversation,
+    ),
   );
   const { authMethods = [] } = met;
+  const theirs = toMembers(met.agentCapabilities);
   const changes = readOnly ? {} : { fork: {}, delete: {}, archive: {}, title: {} };
   return {
     protocolVersion: ACP_VERSION,
     agentInfo: { name: SERVER_NAME, title: "Pi session server", version },
     agentCapabilities: {
-      loadSession: true,
       promptCapabilities: agent?.promptCapabilities ?? { image: false, audio: false, embeddedContext: false },
       mcpCapabilities: { http: false, sse: false },
-      ...toMembers(met.agentCapabilities),
+      ...theirs,
+      loadSession: true,
       sessionCapabilities: { list: {}, resume: {}, close: {}, status: {}, ...changes },
       _meta: {
+        ...toMembers(theirs._meta),
         [SERVER_NAME]: { prompt: agent !== undefined, since: true, forkAt: true, methods: Object.keys(extensions) },
       },
     },

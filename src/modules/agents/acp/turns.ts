@@ -43,7 +43,8 @@ function makeChannel(context: MethodContext, session: ClientSession): ClientChan
   return {
     features: replayContext().features,
     update: (update) => replayContext().update(id, update, isClosed),
-    ask: (method, params) => conversation.askClient(method, { sessionId: id, ...params }),
+    ask: (method, params, signal) => conversation.askClient(method, { sessionId: id, ...params }, signal),
+    notify: (method, params) => conversation.notifyClient(method, { sessionId: id, ...params }),
     claim: (callId) => session.position?.mapper?.claim(callId) ?? callId,
     async sendNewEntries(classify, withUsage) {
       if (isClosed()) return;
@@ -94,6 +95,22 @@ async function runTurn(
     session.isInTurn = false;
     queueCatchUp(session);
   }
+}
+
+/** Passes on a request that this server does not know. Returns the agent's result. */
+export async function passRequest(
+  context: MethodContext,
+  pass: NonNullable<AgentBackend["pass"]>,
+  method: string,
+  params: unknown,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const { sessionId } = toMembers(params);
+  if (typeof sessionId !== "string") return pass(method, params, signal);
+  const session = await context.inOrder(sessionId, async (found) => (found.position ? found : undefined));
+  if (!session) return pass(method, params, signal);
+  const about = await readAgentSession(context.conversation, sessionId);
+  return pass(method, params, signal, { session: about, channel: makeChannel(context, session) });
 }
 
 function requireAgent({ facts: { agent } }: ConversationAccess): AgentBackend {

@@ -22,7 +22,7 @@ export interface AgentLaunch extends Pick<AgentOptions, "words" | "variables" | 
 }
 
 /** The receiver of lines. */
-export interface LineSink {
+interface LineSink {
   /** Takes a line with its line feed. Its bytes are not reused. */
   line(bytes: Buffer): void;
   /** Takes the beginning of a line that was over the limit and is dropped. */
@@ -30,7 +30,7 @@ export interface LineSink {
 }
 
 /** Passes on the lines that a decoder has, with their bytes unchanged; at the end also the bytes after the last one. */
-export function passLines(decoder: LineDecoder, sink: LineSink, isEnd = false): void {
+function passLines(decoder: LineDecoder, sink: LineSink, isEnd = false): void {
   const cuts: Cut[] = [];
   for (let cut = decoder.next(); cut; cut = decoder.next()) cuts.push(cut);
   const rest = isEnd ? decoder.end() : undefined;
