@@ -20,6 +20,7 @@ import {
   requireFailure,
   toLeaseFailure,
   toQuarantinedFailure,
+  toUnconfirmedFailure,
 } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, findLines, hasEnd, hashLine } from "./acknowledged-ends.ts";
 import { fetchMissing } from "./attachments.ts";
@@ -389,10 +390,15 @@ export class FleetReplica implements Replica, ReplicaStatus {
     const { log, commit } = this;
     const isThere = this.known.entries >= log.durableCount && !commit.isOvertaken;
     if (!log.persisted || log.readOnly || isThere) return undefined;
-    return this.confirmNow().then(() => {
-      const { durableCount } = log;
-      this.noteAcknowledged(durableCount, Math.min(durableCount, this.acknowledged?.end.entries ?? 0));
-    });
+    return this.confirmNow().then(
+      () => {
+        const { durableCount } = log;
+        this.noteAcknowledged(durableCount, Math.min(durableCount, this.acknowledged?.end.entries ?? 0));
+      },
+      (error) => {
+        throw toUnconfirmedFailure(error);
+      },
+    );
   }
 
   private async confirmNow(isPatient = true): Promise<void> {
