@@ -15,7 +15,6 @@ const DAMAGE: readonly (readonly [what: string, from: string, to: string])[] = [
   ["an older version", '"version":3', '"version":2'],
   ["a newer version", '"version":3', '"version":7'],
   ["another time", '"timestamp":"2', '"timestamp":"3'],
-  ["a leaf", '"version":3', '"version":3,"leafId":"two"'],
 ];
 
 const headerFileOf = (sessionFile: string): string =>
@@ -37,7 +36,10 @@ function headersBeside(sessionFile: string): string[] {
     });
 }
 
-acrossTiers(test, ["jsonl", "v2"].flatMap((store) => DAMAGE.map((damage) => ({ store, damage }))))(
+acrossTiers(
+  test,
+  ["jsonl", "v2"].flatMap((store) => DAMAGE.map((damage) => ({ store, damage }))),
+)(
   "a copy whose header was damaged ($store, $damage) has the fleet's with the next write, and the other is kept",
   async ({ store, damage: [, from, to] }) => {
     const one = new FleetServer(["--store", store]);

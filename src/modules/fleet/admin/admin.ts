@@ -40,6 +40,7 @@ import { fetchAttachments, uploadMissingAttachments } from "../replica/attachmen
 import { readUploadLines as linesIn } from "../replica/batch.ts";
 import { CopyFacts } from "../replica/facts.ts";
 import { FleetReplica } from "../replica/fleet-replica.ts";
+import { isDamagedHeader } from "../replica/headers.ts";
 import { finishFacts, sweepLateFacts } from "../replica/late-facts.ts";
 import type { FleetOptions } from "../replica/options.ts";
 import { fetchSessionLines } from "../replica/transfer.ts";
@@ -233,6 +234,7 @@ export class FleetAdminService implements FleetAdmin {
         common === row.end.entries ? row.end : await readIfUndamaged(this.place.fleet, () => this.endOf(id, common));
       // Damage in the database has its own report.
       if (there && !isSameEnd(here, there)) return of("different");
+      if (isDamagedHeader(log, row.headerLine)) return of("different");
       return of(count === row.end.entries ? "same" : count < row.end.entries ? "behind" : "ahead");
     } finally {
       log.close();

@@ -27,6 +27,7 @@ import { fetchMissing } from "./attachments.ts";
 import { isLong, prepareStep, readUploadLines } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { CopyFacts } from "./facts.ts";
+import { getSoundHeader, mendHeader } from "./headers.ts";
 import { COMPARED_FIRST, KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import { Lease } from "./lease.ts";
@@ -204,6 +205,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
         await this.uploadRest();
         if (this.known.entries === log.durableCount) this.known.durability ??= taking.durability;
         if (isHost) await this.pending.reportReturn();
+        this.isReplaced ||= mendHeader(log, taking.headerLine);
         return;
       }
       if (taking.kind === "missing") return this.pending.renew();
@@ -443,8 +445,9 @@ export class FleetReplica implements Replica, ReplicaStatus {
 
   /** Takes the session, and begins it in the fleet if `begins`, or if it is about to have its first entry. */
   private async take(begins = false): Promise<LeaseResult> {
-    const { headerLine, nodes } = this.log;
-    const taking = await this.lease.take(begins || nodes.count === 0 ? headerLine : undefined);
+    const { log, pending } = this;
+    const headerLine = getSoundHeader(log, pending.headerLine);
+    const taking = await this.lease.take(begins || log.nodes.count === 0 ? headerLine : undefined);
     if (taking.kind === "taken") this.known.indexed = taking.indexed;
     return taking;
   }
