@@ -14,6 +14,7 @@ const DAMAGE: readonly (readonly [what: string, from: string, to: string])[] = [
   ["the name of its version", '"version":3', '"vershon":3'],
   ["an older version", '"version":3', '"version":2'],
   ["a newer version", '"version":3', '"version":7'],
+  ["its type", '"type":"session"', '"type":"sessioo"'],
   ["another time", '"timestamp":"2', '"timestamp":"3'],
 ];
 
