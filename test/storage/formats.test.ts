@@ -27,6 +27,10 @@ test.each<[string | undefined, string | Uint8Array]>([
   [undefined, "some words"],
   [undefined, LINE + ENTRY],
   [undefined, `{"type":"session","version":3}\n${LINE}`],
+  // Damage in the header of a session.
+  [undefined, `{"type":"sessioo","version":3,"id":"x","timestamp":"t","cwd":"/"}\n${ENTRY}`],
+  ["jsonl", `{"type":"sessions","version":3,"id":"x","timestamp":"t","cwd":"/"}\n${ENTRY}`],
+  ["jsonl", `{"type":"sessioo","version":3,"id":"x","timestamp":"t","cwd":"/"}\n${LINE}`],
   [undefined, `half a line\n${LINE}`],
   ["jsonl", `${LINE}half a line\n${LINE}`],
   [undefined, `${LINE}half a line\n${LINE}${ENTRY}`],

@@ -336,7 +336,7 @@ function isWrong({ state }: Pick<CheckedCopy, "state">): boolean {
 /** Sentences for the states of copies. */
 const STATES: Readonly<Partial<Record<CheckedCopy["state"], string>>> = {
   different:
-    "other entries than the fleet's; open it by its id, and the fleet's take their place. Entries that only the copy has become a branch; a copy without a common entry belongs to another session and stays as it is",
+    "another header or other entries than the fleet's; open it by its id and write to it, and the fleet's take their place. Entries that only the copy has become a branch; a copy without a common entry belongs to another session and stays as it is",
   unreadable: "cannot be read; verify says more",
   ahead: "more entries than the fleet has; the next write, or fleet push, uploads them",
   behind: "fewer entries than the fleet has; opening it brings the rest",

@@ -53,7 +53,9 @@ export type OnUnreadable = (sessionId: string | null) => void;
 export interface CheckedRow extends FleetRow {
   /** True if missing facts are recorded as such; another process adds them. */
   readonly isBehind: boolean;
-  /** True if a process left out the words of some texts, and this one would not. */
+  /** True if words of texts were left out by choice. */
+  readonly isWordless: boolean;
+  /** True if such words are to be gathered. */
   readonly isMissingWords: boolean;
   /** The text of the facts for lists; null if they are missing. */
   readonly facts: string | null;
@@ -72,6 +74,8 @@ export interface BehindSession {
   readonly epoch: number;
   /** Number of entries that have them. */
   readonly indexed: number;
+  /** True if words of texts were left out by choice. */
+  readonly isWordless?: boolean;
 }
 
 /** Every method throws storage_failed if the database cannot be asked. */

@@ -23,6 +23,8 @@ export type LeaseResult =
   | {
       readonly kind: "taken";
       readonly epoch: number;
+      /** The line of its header. */
+      readonly headerLine: Uint8Array;
       readonly end: FleetEnd;
       /** Number of entries whose texts and spendings it has. */
       readonly indexed: number;

@@ -34,7 +34,8 @@ export interface Replica {
   ready(): Promise<void> | undefined;
   /**
    * Makes sure that all entries are durable, also those of a process that was killed before it answered: a repeated
-   * request is then answered with them. Returns undefined when they are known to be. Rejects with a failure.
+   * request is then answered with them. Returns undefined when they are known to be. Rejects with a failure, which is
+   * outcome_unknown if the replica cannot be asked.
    */
   confirm(): Promise<void> | undefined;
   /**

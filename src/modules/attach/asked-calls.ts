@@ -93,15 +93,42 @@ export class AskedCalls {
   }
 }
 
-/** Ends a call. A leaf moved by the same call at a former holder is not reported as another client's change. */
+/** Failures of a repeated call before anything showed whether the former holder had done it. */
+const UNTRIED: ReadonlySet<unknown> = new Set(["storage_failed", "session_locked"]);
+
+/**
+ * Ends a call. What a former holder may have done is not reported as undone, and a leaf that it may have moved by the same
+ * call is not another client's change.
+ */
 export function settleCall({ call, settle, isRepeated }: UnansweredCall, outcome: Outcome): void {
-  if (!isRepeated || !call.command.runsAlone || !("error" in outcome)) return settle(outcome);
+  const { effect, runsAlone } = call.command;
+  if (!isRepeated || effect === "read" || !("error" in outcome)) return settle(outcome);
   const { error } = outcome;
   const { name, details } = error instanceof DescribedError ? describe(error) : (error as Partial<Failure>);
-  if (name !== "content_modified") return settle(outcome);
+  const unknown = (what: string, more: Record<string, unknown> = {}): void =>
+    settle({
+      error: new Failure(
+        "outcome_unknown",
+        `The process that held this session ended before it answered. ${what}`,
+        more,
+        {
+          cause: error,
+          retryable: true,
+        },
+      ),
+    });
+  if (UNTRIED.has(name)) {
+    const why = error instanceof Failure ? ` ${error.text.what}` : "";
+    return unknown(
+      `It may have done this.${why} Read the state and decide again, or send the same request with its idempotencyKey again.`,
+    );
+  }
+  if (name !== "content_modified" || !runsAlone) return settle(outcome);
   const { leafId = null } = details as { leafId?: string | null };
-  const sentence = `The process that held this session ended before it answered. The leaf is not the expected one, which may be the work of this very request. Read the state and decide again.`;
-  settle({ error: new Failure("outcome_unknown", sentence, { leafId }, { retryable: true }) });
+  unknown(
+    "The leaf is not the expected one, which may be the work of this very request. Read the state and decide again.",
+    { leafId },
+  );
 }
 
 function describe({ description: { name, data } }: DescribedError): { name: string; details: object } {

@@ -94,7 +94,7 @@ export function connectFleet(
   return {
     ...{ fleet, connections },
     catalog: new SqlCatalog(connections, tenant),
-    adminQueries: new SqlAdminQueries(connections, place.processId, tenant, LEASE, keepsWords),
+    adminQueries: new SqlAdminQueries(connections, place.processId, tenant, LEASE, search === "on"),
     pruning: new FleetPruning(connections, tenant),
     ...{ shown: address.shown, tenant },
     trustedFor: (LEASE * 2) / 3,

@@ -21,7 +21,7 @@ import type { Hooks } from "../connection/hooks.ts";
 import { CallContexts } from "./call-context.ts";
 import { keepFoundEvents } from "./found-events.ts";
 import { askGates, type Gate, Redirection } from "./gate.ts";
-import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
+import { hasEntriesOf, type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, getReadSource, type Lane, type Payload, type QueuedCall, type ReadSource } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
@@ -442,7 +442,9 @@ export class Dispatcher implements Caller, SharingServer {
     const left = "error" in outcome ? keepFoundEvents(this.lanes.sessionOf(lane), events) : events;
     if (call.command.effect === "write") {
       this.noteApplied(lane, outcome);
-      if ("error" in ran && isAway(ran.error) && call.fault === undefined) lane.failWaitingWrites(ran.error);
+      const session = this.lanes.sessionOf(lane);
+      if ("error" in ran && isAway(ran.error) && call.fault === undefined)
+        lane.failWaitingWrites(ran.error, (waiting) => hasEntriesOf(session, waiting));
     } else if (call.command.effect !== "read") this.sharing?.plan();
     // Any call that names a session may have opened it.
     this.upkeep.noteOpened();

@@ -5,6 +5,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Maker } from "../../core/session/keyed-request.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
+import { areCertain } from "../../core/session/writer.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Call } from "../connection/call.ts";
 
@@ -21,6 +22,25 @@ export interface KeyedParams {
 interface RememberedResult {
   readonly result: unknown;
   readonly entryIds: readonly string[];
+}
+
+/** Returns whether a session has entries with the key of a call, which no process discards any more. */
+export function hasEntriesOf(session: Session | null, { params }: Call): boolean {
+  const { idempotencyKey } = (params ?? {}) as KeyedParams;
+  if (!session || idempotencyKey === undefined) return false;
+  try {
+    const { ids } = session.repeated(idempotencyKey) ?? {};
+    return (
+      ids !== undefined &&
+      areCertain(
+        session,
+        ids.map((id) => session.log.nodes.position(id)),
+      )
+    );
+  } catch {
+    // The disk does not read them now.
+    return false;
+  }
 }
 
 export class KeyedResults {

@@ -2,7 +2,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import { keepFoundEvents } from "./found-events.ts";
-import type { KeyedResults } from "./keyed-results.ts";
+import { hasEntriesOf, type KeyedResults } from "./keyed-results.ts";
 import { getReadSource, isReply, type Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Replies } from "./replies.ts";
@@ -86,20 +86,26 @@ export class LaneCommits {
 
   /** Handles a failed commit, which restored the session: waiting writes fail, and reads run again. */
   private undo(lane: Lane, error: unknown): void {
+    const session = this.lanes.sessionOf(lane);
     for (const slot of lane.slots) {
       if (slot.after <= lane.durable || !isReply(slot)) continue;
       const { command } = slot.call;
-      slot.events = keepFoundEvents(this.lanes.sessionOf(lane), slot.events);
+      slot.events = keepFoundEvents(session, slot.events);
       if (command.effect === "write") {
-        // An invalid request is still invalid.
-        if ("error" in slot.outcome && !(slot.outcome.error instanceof Failure)) continue;
+        // An invalid request is still invalid, and entries of an earlier one with its key are still there, or may be.
+        if ("error" in slot.outcome ? !isUndone(slot.outcome.error) : hasEntriesOf(session, slot.call)) continue;
         slot.outcome = { error };
         this.keyed.forget(slot.call);
       } else if ((command.effect === "read" || command.describesSessions) && !("error" in slot.outcome)) {
         slot.outcome = this.replies.again(lane, slot);
-        slot.readFrom = getReadSource(this.lanes.sessionOf(lane));
+        slot.readFrom = getReadSource(session);
       }
     }
     lane.markDurable(lane.applied);
   }
+}
+
+/** Returns whether an error means that its call changed nothing. */
+function isUndone(error: unknown): boolean {
+  return error instanceof Failure && error.name !== "outcome_unknown";
 }

@@ -227,11 +227,15 @@ export class Lane {
     return found < 0 ? undefined : this.calls.splice(found, 1)[0];
   }
 
-  /** Has the waiting writes fail like one before them: they came while it waited for a fleet that did not answer. */
-  failWaitingWrites(fault: unknown): void {
+  /**
+   * Has the waiting writes fail like one before them: they came while it waited for a fleet that did not answer. `isThere`:
+   * whether the session has entries of a write.
+   */
+  failWaitingWrites(fault: unknown, isThere: (call: Call) => boolean): void {
     for (const waiting of this.calls) {
       const { call } = waiting;
-      if (call.command.effect === "write" && call.fault === undefined) waiting.call = { ...call, fault };
+      if (call.command.effect === "write" && call.fault === undefined && !isThere(call))
+        waiting.call = { ...call, fault };
     }
   }
 

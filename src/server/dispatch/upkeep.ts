@@ -1,7 +1,10 @@
 /** Upkeep between calls: finds writes by other programs, and releases idle sessions. */
 
+import { Failure } from "../../core/failure.ts";
+import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
+import { fetchLostCopy } from "../../core/session/writer.ts";
 import type { Call } from "../connection/call.ts";
 import type { Gate } from "./gate.ts";
 import type { Lane } from "./lane.ts";
@@ -19,6 +22,15 @@ function mayRest({ externalChanges }: Session): boolean {
   return !externalChanges.resting && !externalChanges.followsFile;
 }
 
+/** First and longest wait in milliseconds before an unreadable copy is fetched again. */
+const FETCHED_AFTER = 500;
+const LONGEST_FETCH_WAIT = 30_000;
+
+/** Returns whether the file of a session is missing. */
+function isGone(error: unknown): boolean {
+  return error instanceof Failure && error.details.errno === "ENOENT";
+}
+
 export class Upkeep implements Gate {
   private readonly sink: Sink;
   private readonly lanes: Lanes;
@@ -32,6 +44,8 @@ export class Upkeep implements Gate {
   private readonly waiting: (() => void)[] = [];
   /** Sessions that could not be closed while calls wait for capacity. */
   private unclosable = new WeakSet<Session>();
+  /** The times at which unreadable copies are fetched again, and the waits after that. */
+  private readonly fetches = new WeakMap<Log, { readonly due: number; readonly wait: number }>();
 
   constructor(sink: Sink, lanes: Lanes, replies: Replies, sharing: Sharing | undefined, limit: OpenLimit) {
     this.sink = sink;
@@ -115,11 +129,30 @@ export class Upkeep implements Gate {
 
   /** Reads entries that other programs wrote to a session. */
   readForeign(lane: Lane, session: Session): void {
+    let failure: unknown;
     try {
       lane.pushForeign(session, session.refresh());
-    } catch {
-      // A missing file is reported when a command wants to write to it.
+    } catch (error) {
+      failure = error;
     }
+    // A missing file is reported when a command wants to write to it.
+    if (!isGone(failure)) this.fetchAgain(session, failure);
+  }
+
+  /** Fetches the copy of a session again if it cannot be read; calls do not wait for that, and the next poll finds it. */
+  private fetchAgain(session: Session, failure: unknown): void {
+    const { log } = session;
+    const { env, stores } = this.workspace;
+    const known = this.fetches.get(log);
+    if (known && env.now() < known.due) return;
+    const fetching = fetchLostCopy(session, stores, failure);
+    if (!fetching) return;
+    const { wait } = known ?? { wait: FETCHED_AFTER };
+    this.fetches.set(log, { due: Number.POSITIVE_INFINITY, wait });
+    // Until other machines can be asked, the log stays, and so it does if nobody has what it lost.
+    const end = (): void =>
+      void this.fetches.set(log, { due: env.now() + wait, wait: Math.min(2 * wait, LONGEST_FETCH_WAIT) });
+    fetching.then(end, end);
   }
 
   /** Releases the locks of idle sessions, and closes the least recently used ones over the limit. */

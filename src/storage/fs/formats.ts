@@ -62,13 +62,26 @@ export function findStrangeFormat(disk: Disk, file: string): StrangeFormat | und
   // Damage in another agent's file does not make it our session.
   const areRecords = records.length * 2 > values.length;
   const [first] = records;
-  const isOther = typeof (first as { type?: unknown })?.type === "string" && !isOfOurs(first);
+  const isOther =
+    typeof (first as { type?: unknown })?.type === "string" && !isOfOurs(first) && !isDamagedHeader(first, records[1]);
   if (!areRecords || records.some(isHeader) || (!isOther && records.some(isOfOurs))) return undefined;
   return { name: "jsonl", is: "has lines of JSON, of no agent that is known here", next };
 }
 
 function isHeader(record: unknown): boolean {
   return (record as { type?: unknown } | null)?.type === "session";
+}
+
+/** Returns whether damage changed letters in the type of a header: an entry of ours follows it. */
+function isDamagedHeader(first: unknown, next: unknown): boolean {
+  const { type, id, timestamp, cwd } = first as Record<string, unknown>;
+  const isHeaderLike = [id, timestamp, cwd].every((value) => typeof value === "string");
+  return (
+    isHeaderLike &&
+    String(type).length === "session".length &&
+    isOfOurs(next) &&
+    Object.hasOwn(next as object, "parentId")
+  );
 }
 
 /** Returns whether a record may be one of a session of ours that lost something. */

@@ -482,13 +482,13 @@ export class JsonlBackend implements Backend {
     guardErrno("reading the session", () => this.requireKnown());
   }
 
-  replaceFrom(count: number, lines: readonly Uint8Array[]): string {
-    const { disk, file, path, state, reader, stored } = this;
+  replaceFrom(count: number, lines: readonly Uint8Array[], headerLine = this.stored.headerLine): string {
+    const { disk, file, path, state, reader } = this;
     this.requireKnown();
     const backup = nameBackup(disk, path, "damaged");
     const kept = reader.copy(Int32Array.from({ length: count }, (_, position) => position));
     const content = [...kept, encodeFile(lines, false)];
-    const published = swapFile(disk, state, file, stored.headerLine, content, backup);
+    const published = swapFile(disk, state, file, headerLine, content, backup);
     closeQuietly(disk, published.fd);
     published.lock.release();
     return backup;

@@ -25,7 +25,7 @@ import type { AttachmentFolder } from "./attachments.ts";
 import type { EntryReader } from "./entry-reader.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
-import type { ReplicatedLog } from "./replica.ts";
+import type { ReplacedParts, ReplicatedLog } from "./replica.ts";
 import type { WriteState } from "./write-state.ts";
 
 /** A kind of session on disk. Methods that touch the disk throw failures and errno errors. */
@@ -109,8 +109,11 @@ export interface Backend {
   confirmToRepair(): void;
   /** Publishes the session anew without its damage. Returns the path of the backup. */
   rebuild(repairs: Repairs): string;
-  /** Publishes the session anew with its first `count` entries and these lines. Returns the path of the backup. */
-  replaceFrom(count: number, lines: readonly Uint8Array[]): string;
+  /**
+   * Publishes the session anew with its first `count` entries and these lines, and another header if one is given. Returns the
+   * path of the backup.
+   */
+  replaceFrom(count: number, lines: readonly Uint8Array[], headerLine?: Uint8Array): string;
   /** Marks the durable end. The lock is held. Returns the number of the checkpoint. */
   checkpointNow?(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number>;
 
@@ -456,11 +459,11 @@ export class FileLog implements ReplicatedLog {
       this.backend.commitNothing?.().catch(() => {});
   }
 
-  replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {
+  replaceFrom(count: number, lines: readonly Uint8Array[], { renamed, headerLine }: ReplacedParts = {}): string {
     this.beginToBring();
     this.requireWritten();
     const doing = "putting the entries of other machines in place";
-    const backup = guardErrno(doing, () => this.backend.replaceFrom(count, lines));
+    const backup = guardErrno(doing, () => this.backend.replaceFrom(count, lines, headerLine));
     this.isReplaced = true;
     this.renamed = renamed;
     try {

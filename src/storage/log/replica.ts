@@ -4,6 +4,14 @@ import type { Damage } from "../../core/format/damage.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { AttachmentFolder } from "./attachments.ts";
 
+/** Other changes of a session that is published anew. */
+export interface ReplacedParts {
+  /** Entries of the log with another id in the new lines. */
+  readonly renamed?: ReadonlyMap<string, string>;
+  /** The line of its header; by default it stays. */
+  readonly headerLine?: Uint8Array;
+}
+
 /** A log with a replica: it holds lines in memory until the replica has them durably, then writes its files. */
 export interface ReplicatedLog extends Log {
   readonly attachments: AttachmentFolder;
@@ -25,10 +33,9 @@ export interface ReplicatedLog extends Log {
   applyRemote(lines: readonly Uint8Array[]): void;
   /**
    * Publishes the session anew with its first `count` entries and these lines, durably, and returns the path of the previous
-   * state. From then on `refresh` returns "replaced". `renamed`: entries of this log with another id in `lines`. This
-   * process has the lock, and no commit waits.
+   * state. From then on `refresh` returns "replaced". This process has the lock, and no commit waits.
    */
-  replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string;
+  replaceFrom(count: number, lines: readonly Uint8Array[], changes?: ReplacedParts): string;
   /** Number of times that one of both was called. */
   readonly remoteChangeCount: number;
   /** The `renamed` of `replaceFrom`, once it was called. */

@@ -130,12 +130,20 @@ export function recordRepair(
 
 const REBUILDING = "rebuilding the session";
 
-/** Builds a container of these lines, and puts it in the place of the damaged one, which is kept at `backup`. */
-export function rebuild(container: Container, lines: Iterable<Uint8Array>, backup: string): void {
-  const { disk, options, file, folder, header, headerLine } = container;
+/**
+ * Builds a container of these lines, and of another header if one is given, and puts it in the place of the damaged one, which
+ * is kept at `backup`.
+ */
+export function rebuild(
+  container: Container,
+  lines: Iterable<Uint8Array>,
+  backup: string,
+  headerLine?: Uint8Array,
+): void {
+  const { disk, options, file, folder, header } = container;
   const builder = new Builder(options, makeStagingName(file));
   try {
-    builder.begin(container.headerFault === null ? headerFile(folder) : headerLine);
+    builder.begin(headerLine ?? (container.headerFault === null ? headerFile(folder) : container.headerLine));
     for (const line of lines) builder.add(line);
     builder.finish(header, readManifest(disk, manifestFile(folder))?.sourceFormat ?? "native_v2", "recovery");
     builder.commitNow();

@@ -427,7 +427,7 @@ export class V2Backend implements Backend {
     return this.rebuildOf(this.repairedLines(repairs), reason);
   }
 
-  replaceFrom(count: number, lines: readonly Uint8Array[]): string {
+  replaceFrom(count: number, lines: readonly Uint8Array[], headerLine?: Uint8Array): string {
     if (this.state.readOnly) {
       // Damaged frames refuse appends; the new container has none of them.
       this.requireRepairable();
@@ -441,16 +441,16 @@ export class V2Backend implements Backend {
       for (let position = 0; position < count; position++) yield reader.read(position);
       yield* lines;
     };
-    return this.rebuildOf(content(), "other machines wrote something else");
+    return this.rebuildOf(content(), "other machines wrote something else", headerLine);
   }
 
   /** Builds a container of these lines and swaps the two. Returns the path of the one before. */
-  private rebuildOf(lines: Iterable<Uint8Array>, reason: string): string {
+  private rebuildOf(lines: Iterable<Uint8Array>, reason: string, headerLine?: Uint8Array): string {
     const { container, state } = this;
     const { disk, file } = container;
     const backup = guardErrno("looking for a name of the backup", () => nameNextBackup(disk, file, "damaged"));
     this.states.fail(reason);
-    rebuild(container, lines, backup);
+    rebuild(container, lines, backup, headerLine);
     dropLock(disk, backup);
     this.commits.closeFiles();
     container.folder = file;

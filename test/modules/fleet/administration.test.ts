@@ -296,6 +296,9 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const local = join(sessions, "--home-me-app--/2026-01-24T16-22-26-831Z_local.jsonl");
     writeFileSync(local, `${headerText({ id: "local", cwd: "/home/me/app" })}\n`);
     expect(statesOf((await verified()).copies)).toEqual(["ahead", "different", "only_here", "same"]);
+    const { sessionPath } = copies[2];
+    writeFileSync(sessionPath, readFileSync(sessionPath, "utf8").replace('"version":3', '"vershon":3'));
+    expect(statesOf((await verified()).copies)).toEqual(["ahead", "different", "different", "only_here"]);
   });
 
   test("a migration names sessions that cannot be read, and goes on with the others", async () => {

@@ -349,7 +349,7 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
             expect(others.map(([, { holder }]) => holder)).toEqual([null]);
           }
           one.loses();
-          expect(await one.refused(method, asked)).toMatchObject({ name: "storage_failed", retryable: true });
+          expect(await one.refused(method, asked)).toMatchObject({ name, retryable: true });
           if (isNew) {
             await one.lives.kill();
             await one.start("--session", sessionFile);

@@ -30,7 +30,7 @@ describe("what another program writes (jsonl)", () => {
       "is noted where the fleet is away, and given when it is back":
         "writes 0; cut; sees 1; gives; owes 1; heals; follows; follows; follows; fleet 0 1; owes nothing",
       "is not owed where the fleet was never seen to have what it continues":
-        "has 0; cut; asks; gives; owes nothing; confirms !storage_failed",
+        "has 0; cut; asks; gives; owes nothing; confirms !outcome_unknown?",
       "is there as a branch before a repeated key is answered with it, where another machine has written":
         "writes 0; closes; leaves; two takes 0; two writes 8<0; two closes; leaves; adds 1; confirms; fleet 0 8<0 1 @8",
       "is given when the session is left, though for a while another machine has deleted the session":

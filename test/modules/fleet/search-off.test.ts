@@ -1,6 +1,6 @@
 /**
  * A fleet that gets no words (`--fleet-search off`): lists and sums are complete, and searches find sessions on the
- * machine with their files. Searches elsewhere report the missing ones, until a migration has gathered their words.
+ * machine with their files. Searches elsewhere report the missing ones, until a migration with search on gathers their words.
  *
  * @module-tag system
  */
@@ -12,7 +12,7 @@ import { assistant, user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
-import { temporaryPlace, type Wire } from "../../support/server.ts";
+import { type Json, temporaryPlace, type Wire } from "../../support/server.ts";
 import { runHere } from "../../support/verbs.ts";
 import { fleetSuite } from "./support/sql-machines.ts";
 
@@ -24,9 +24,13 @@ describe("without words in the fleet", needs(POSTGRESQL), () => {
   };
   const kept = (): string =>
     suite.sql("select count(*), (select count(*) from pi_fleet.word) from pi_fleet.said where words <> ''");
+  const migrated = async (search: string): Promise<Json> => {
+    const variables = { PI_FLEET_URL: suite.url, PI_FLEET_SEARCH: search };
+    return JSON.parse((await runHere(temporaryPlace(), ["fleet", "migrate", "--json"], { variables })).stdout);
+  };
   const LACKING = expect.stringContaining("--fleet-search off");
 
-  test("sessions are found here, not elsewhere, where that is said, and everywhere after a migration", async () => {
+  test("sessions are found here, not elsewhere, where that is said, and everywhere after a migration that says so", async () => {
     const one = await suite.machine({ fleet: { ...suite.open("one", { keepsWords: false }), long: 2000 } });
     await suite.make(one, "zebra");
     // A long one, whose facts follow its lines.
@@ -43,14 +47,17 @@ describe("without words in the fleet", needs(POSTGRESQL), () => {
     expect((await three.wire.result("list_sessions", {})).total).toBe(3);
     expect((await three.wire.result("get_usage", { groupBy: [] })).totals.messages).toBe(3);
     expect(await suite.runVerb("verify")).toMatchObject({ faults: [] });
-    // A fleet without words gathers none.
-    const off = { PI_FLEET_URL: suite.url, PI_FLEET_SEARCH: "off" };
-    const { stdout } = await runHere(one.place, ["fleet", "migrate", "--json"], { variables: off });
-    expect(JSON.parse(stdout)).toMatchObject({ indexed: 0 });
-    expect(await suite.runVerb("migrate")).toMatchObject({ indexed: 2, inUse: [] });
+    // A migration keeps what was chosen, also where it gathers everything else anew.
+    expect(await migrated("off")).toMatchObject({ indexed: 0 });
+    expect(await suite.runVerb("migrate")).toMatchObject({ indexed: 0 });
+    suite.sql("update pi_fleet.session set indexed = 0");
+    expect(await suite.runVerb("migrate")).toMatchObject({ indexed: 3 });
+    expect(await search(three)).toEqual([2, LACKING]);
+    expect(await suite.runVerb("verify")).toMatchObject({ faults: [] });
+    expect(await migrated("on")).toMatchObject({ indexed: 2, inUse: [] });
     expect(await search(three)).toEqual([6, undefined]);
     expect((await three.wire.result("get_usage", { groupBy: [] })).totals.messages).toBe(3);
-    expect(await suite.runVerb("migrate")).toMatchObject({ indexed: 0 });
+    expect(await migrated("on")).toMatchObject({ indexed: 0 });
   });
 
   test("what is written after a migration is missed again, and nothing is noted where nothing is said", async () => {
@@ -63,7 +70,7 @@ describe("without words in the fleet", needs(POSTGRESQL), () => {
     expect(suite.sql("select count(*), min(words::text) from pi_fleet.said")).toBe("1|");
     const { sessionId } = await one.wire.result("get_state");
     await suite.leave(one.wire, sessionId);
-    await suite.runVerb("migrate");
+    await migrated("on");
     await suite.write(one, sessionId, "zebra again");
     const two = await suite.machine();
     expect(await search(two)).toEqual([2, LACKING]);

@@ -21,6 +21,7 @@ import type { Locks } from "../../../src/storage/locks/locks.ts";
 import { user } from "../../support/drafts.ts";
 import { range } from "../../support/random.ts";
 import { type Json, temporaryFolder } from "../../support/server.ts";
+import { stopClocks } from "../../support/shared-session.ts";
 import { entriesOf, FleetServer } from "./support/server.ts";
 
 /** The file of a session that damage happens to: of a container, that with its first entries. */
@@ -50,6 +51,31 @@ const KEYS = [undefined, "new", "two"];
 const machine = (store: string, more: object = {}) => new FleetServer(["--store", store], { leasesEnd: true, ...more });
 const sessionsIn = (folder: string): string[] => readdirSync(folder).filter((name) => /\.(jsonl|v2)$/.test(name));
 const backupsIn = (folder: string): string[] => readdirSync(folder).filter((name) => /\.spoilt\.bak/.test(name));
+
+test.each(["emptied", "zeroed", "cut within the first line", "without its beginning"])(
+  "a file that is %s while the database is away can be read again when that is back, without a write",
+  async (how) => {
+    stopClocks("setInterval");
+    const one = machine("jsonl");
+    const { sessionFile } = await one.make(["one", "two"]);
+    await one.start("--session", sessionFile);
+    await one.state();
+    one.loses();
+    DAMAGE[how](sessionFile);
+    const look = async (): Promise<void> => {
+      vi.advanceTimersByTime(500);
+      await one.state();
+    };
+    const isWhole = async (): Promise<boolean> => {
+      const { result } = await one.wire.request("get_entries");
+      return result?.entries.length === 2 && result.entries.every(({ message }: Json) => message !== undefined);
+    };
+    await one.until(async () => !(await isWhole()), look);
+    one.heals();
+    await one.until(async () => (await isWhole()) && backupsIn(dirname(sessionFile)).length > 0, look);
+    expect(await one.ids()).toEqual(["one", "two"]);
+  },
+);
 
 describe.each(["jsonl", "v2"])("a copy (%s)", (store) => {
   test.each(Object.keys(DAMAGE))(

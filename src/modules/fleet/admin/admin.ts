@@ -26,7 +26,7 @@ import { getAttachmentFolder } from "../../../storage/log/attachments.ts";
 import { LF } from "../../../storage/log/lines.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { computeEnd, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
-import { parseDescription } from "../postgres/fact-parts.ts";
+import { dropWords, parseDescription } from "../postgres/fact-parts.ts";
 import { makeAwayFailure, requireFailure } from "../postgres/failures.ts";
 import {
   type AcknowledgedEnd,
@@ -40,6 +40,7 @@ import { fetchAttachments, uploadMissingAttachments } from "../replica/attachmen
 import { readUploadLines as linesIn } from "../replica/batch.ts";
 import { CopyFacts } from "../replica/facts.ts";
 import { FleetReplica } from "../replica/fleet-replica.ts";
+import { isDamagedHeader } from "../replica/headers.ts";
 import { finishFacts, sweepLateFacts } from "../replica/late-facts.ts";
 import type { FleetOptions } from "../replica/options.ts";
 import { fetchSessionLines } from "../replica/transfer.ts";
@@ -233,6 +234,7 @@ export class FleetAdminService implements FleetAdmin {
         common === row.end.entries ? row.end : await readIfUndamaged(this.place.fleet, () => this.endOf(id, common));
       // Damage in the database has its own report.
       if (there && !isSameEnd(here, there)) return of("different");
+      if (isDamagedHeader(log, row.headerLine)) return of("different");
       return of(count === row.end.entries ? "same" : count < row.end.entries ? "behind" : "ahead");
     } finally {
       log.close();
@@ -527,19 +529,20 @@ export class FleetAdminService implements FleetAdmin {
   /** `atOnce`: bytes of lines whose facts are sent together. */
   async index(progress?: Progress, atOnce = INDEXED_AT_ONCE): Promise<FleetIndexed> {
     const { fleet, adminQueries } = this.place;
-    const lacking: FleetRow[] = [];
+    const lacking: { readonly row: FleetRow; readonly keepsWords: boolean }[] = [];
     const inUse: string[] = [];
     const unreadable: string[] = [];
     for await (const row of adminQueries.rows()) {
       if (row.state !== "there") continue;
-      const lacks = await readIfUndamaged(fleet, async () => isMissingFacts(await adminQueries.checked(row.id)));
-      if (lacks) lacking.push(row);
+      const checked = await readIfUndamaged(fleet, async () => [await adminQueries.checked(row.id)]);
+      const [now = null] = checked ?? [];
+      if (isMissingFacts(now)) lacking.push({ row, keepsWords: !now?.isWordless || now.isMissingWords });
       // A session that has its facts needs none, whatever the state of its lines.
-      else if (lacks === null && row.indexed !== row.end.entries) unreadable.push(row.id);
+      else if (checked === null && row.indexed !== row.end.entries) unreadable.push(row.id);
     }
     let indexed = 0;
-    for (const [n, row] of lacking.entries()) {
-      const isIndexed = await readIfUndamaged(fleet, () => this.indexOne(row, atOnce));
+    for (const [n, { row, keepsWords }] of lacking.entries()) {
+      const isIndexed = await readIfUndamaged(fleet, () => this.indexOne(row, keepsWords, atOnce));
       if (isIndexed) indexed++;
       else (isIndexed === null ? unreadable : inUse).push(row.id);
       progress?.(n + 1, lacking.length);
@@ -558,8 +561,11 @@ export class FleetAdminService implements FleetAdmin {
     return session !== null;
   }
 
-  /** Gathers the facts of a session anew. Returns false if another process has it, null if its header cannot be read. */
-  private async indexOne({ id, headerLine }: FleetRow, atOnce: number): Promise<boolean | null> {
+  /**
+   * Gathers the facts of a session anew, with its words unless these were left out by choice. Returns false if another process
+   * has it, null if its header cannot be read.
+   */
+  private async indexOne({ id, headerLine }: FleetRow, keepsWords: boolean, atOnce: number): Promise<boolean | null> {
     const { fleet, adminQueries, memory } = this.place;
     const stored = parseSessionHeader(headerLine);
     if (!stored) return null;
@@ -583,7 +589,8 @@ export class FleetAdminService implements FleetAdmin {
         facts.committed(after);
         description = found.description ?? description;
         const [from, to] = [before.entries, after.entries];
-        const outcome = await fleet.addFacts({ sessionId: id, epoch, from, to, texts, spendings });
+        const late = { sessionId: id, epoch, from, to, texts, spendings };
+        const outcome = await fleet.addFacts(keepsWords ? late : dropWords(late));
         if (outcome.kind === "refused") return false;
         // What was added without an answer is gathered anew by the next run.
         if (outcome.kind !== "committed") throw makeAwayFailure(outcome.reason);

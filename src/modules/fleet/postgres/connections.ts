@@ -483,8 +483,8 @@ export function explainRefusal(answer: SqlAnswer): string | undefined {
 export function toSqlFailure(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
   const refusal = explainRefusal(answer);
   if (refusal !== undefined) return makeUnfitFailure(refusal);
-  const sentence = `The fleet's database cannot be used (${answer.reason}). Try again.`;
-  return new Failure("storage_failed", sentence, { fleet: true }, { cause: new Error(answer.reason) });
+  const text = { what: `The fleet's database cannot be used (${answer.reason}).`, advice: "Try again." };
+  return new Failure("storage_failed", text, { fleet: true }, { cause: new Error(answer.reason) });
 }
 
 /** Returns in place of a SQLSTATE why no connection can be made, if that is permanent. */

@@ -10,6 +10,12 @@ export function makeUnknownFailure(known: string, cause: unknown): Failure {
   return new Failure("outcome_unknown", sentence, { fleet: true }, { cause, retryable: true });
 }
 
+/** Returns the failure of a repeated request with entries here, if an error prevented asking whether the fleet has them. */
+export function toUnconfirmedFailure(error: unknown): unknown {
+  if (!(error instanceof Failure) || error.name !== "storage_failed") return error;
+  return makeUnknownFailure(`This machine has it, and it is unknown whether the fleet does. ${error.text.what}`, error);
+}
+
 /** Returns the failure of something that the database has not done, and may do later. */
 export function makeAwayFailure(reason: string): Failure {
   return new Failure("storage_failed", describeUnchanged(`The fleet's database has not done it (${reason}).`), {

@@ -110,7 +110,7 @@ const TAKE = (fact: ServerFact): string => `update pi_fleet.session
     lease_until = clock_timestamp() + $8::float8 * interval '1 millisecond'
   where tenant = $1 and id = $2 and state < 2
     and (holder = $4 or not ${makeBeginsAgainCondition()} and (holder is null or holder = $9 or lease_until <= clock_timestamp()))
-  returning epoch, ${END}, indexed, ${makeServerColumn(fact)}, ${WAITS_FOR}`;
+  returning epoch, header, ${END}, indexed, ${makeServerColumn(fact)}, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
   on conflict (tenant, id) do nothing`;
@@ -219,6 +219,7 @@ export class PostgresFleet implements Fleet {
       return {
         kind: "taken",
         ...numbers,
+        headerLine: row.header as Uint8Array,
         end,
         durability: getProvenDurability(taken.by, row),
         server: getServerName(taken.by),

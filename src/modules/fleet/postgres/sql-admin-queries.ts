@@ -90,18 +90,18 @@ export class SqlAdminQueries implements AdminQueries {
   private readonly holder: string;
   private readonly tenant: string;
   private readonly lease: number;
-  private readonly keepsWords: boolean;
+  private readonly gathersWords: boolean;
 
   /**
    * `holder`: the process that takes the sessions it changes. `lease`: milliseconds during which no other process may take
-   * them. `keepsWords`: whether this process adds the words of texts, and reports missing ones.
+   * them. `gathersWords`: whether it reports words as missing that were left out by choice.
    */
-  constructor(connections: Connections, holder: string, tenant: string, lease: number, keepsWords = true) {
+  constructor(connections: Connections, holder: string, tenant: string, lease: number, gathersWords = false) {
     this.connections = connections;
     this.holder = holder;
     this.tenant = tenant;
     this.lease = lease;
-    this.keepsWords = keepsWords;
+    this.gathersWords = gathersWords;
   }
 
   /** Runs a change that begins with `held`. Returns whether it was made. */
@@ -314,7 +314,8 @@ export class SqlAdminQueries implements AdminQueries {
 
   async checked(sessionId: string): Promise<CheckedRow | null> {
     const row = await this.one(CHECKED, sessionId);
-    return row ? { ...checkedRow(row), isMissingWords: this.keepsWords && row.wordless === true } : null;
+    const isWordless = row?.wordless === true;
+    return row ? { ...checkedRow(row), isWordless, isMissingWords: this.gathersWords && isWordless } : null;
   }
 
   forgetFacts(sessionId: string, epoch: number): Promise<boolean> {
@@ -341,7 +342,7 @@ export class SqlAdminQueries implements AdminQueries {
           select o.session_id from pi_fleet.behind o join pi_fleet.session t on t.tenant = $1 and t.id = o.session_id
           where o.tenant = $1 and o.until <= clock_timestamp() and t.state = 1 and t.indexed < t.entries
           order by o.until limit 1 for update of o skip locked)
-        returning s.id, s.header, s.entries, s.bytes, s.chain, s.epoch, s.indexed`,
+        returning s.id, s.header, s.entries, s.bytes, s.chain, s.epoch, s.indexed, ${makeWordlessCondition("s")} as wordless`,
       values: [this.tenant, this.holder, CLAIM],
     });
     if (!row) return null;
@@ -351,6 +352,7 @@ export class SqlAdminQueries implements AdminQueries {
       end: parseEnd(row),
       epoch: Number(row.epoch),
       indexed: Number(row.indexed),
+      isWordless: row.wordless === true,
     };
   }
 
@@ -373,7 +375,7 @@ function ownRow(row: SqlRow): FleetRow {
   };
 }
 
-function checkedRow(row: SqlRow): Omit<CheckedRow, "isMissingWords"> {
+function checkedRow(row: SqlRow): Omit<CheckedRow, "isWordless" | "isMissingWords"> {
   const count = Number(row.rows);
   return {
     ...ownRow(row),

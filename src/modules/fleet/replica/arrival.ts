@@ -15,6 +15,7 @@ import { useAndClose } from "../../../storage/fs/files.ts";
 import { makeFileName } from "../../../storage/fs/paths.ts";
 import { isUuid } from "../../../storage/v2/documents.ts";
 import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
+import { isDamagedHeader } from "./headers.ts";
 import type { Outage } from "./outage.ts";
 import { type TransferPlace, transfer } from "./transfer.ts";
 import { isUnreadableError, isUnreadableLog } from "./unreadable-copies.ts";
@@ -241,12 +242,14 @@ async function bringUpToDate(
   if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact, files))) throw makeDeletedFailure(id, fact);
   let log: Log | undefined;
   let isUnreadable = false;
+  let isOfNewer = false;
   let isAlone = false;
   let left: readonly Uint8Array[] = [];
   try {
     log = place.open(file);
     if (!log.foreign) {
-      isUnreadable = isUnreadableLog(log);
+      isOfNewer = fact?.isDeleted === false && hasFalseVersion(log, fact.headerLine);
+      isUnreadable = isOfNewer || isUnreadableLog(log);
       if (isUnreadable) left = readReadableLines(log);
       // Where damage is known, or the session is open and lacks entries, the fleet has others, however long the copy is.
       const isDoubtful = log.damage.length > 0 || (id !== undefined && place.isOpen?.(id));
@@ -267,11 +270,17 @@ async function bringUpToDate(
   if (isUnreadable) {
     // A file's name proves no more than its header.
     const meant = isOurs ? id : (place.acknowledged({ sessionPath: file })?.sessionId ?? id ?? log?.header.id);
-    await refetch(place, file, progress, meant, left);
+    const isStillSo = (): boolean => useAndClose(place.open(file), (now) => hasFalseVersion(now, fact?.headerLine));
+    await refetch(place, file, progress, meant, left, isOfNewer ? isStillSo : undefined);
     return;
   }
   // A caller that names a path means that file; no other file is moved.
   if (isOurs && fact && !fact.isDeleted) await bringHere(place, id, fact, known ? files : [file]);
+}
+
+/** Returns whether damage made the header of a copy one of a newer version, which is not written to. */
+function hasFalseVersion(log: Log, there: Uint8Array | undefined): boolean {
+  return log.readOnly?.name === "unsupported_version" && there !== undefined && isDamagedHeader(log, there);
 }
 
 /**
@@ -318,7 +327,7 @@ function ignoreFailure(error: unknown): null {
 }
 
 /**
- * Fetches an unreadable copy again if the fleet has its session. The old file stays as a backup, and its entries that
+ * Fetches an unreadable copy again if the fleet has its session, and one for another reason (`isStillSo`). The old file stays as a backup, and its entries that
  * the fleet lacks go to quarantine. Returns whether it was fetched.
  */
 async function refetch(
@@ -327,15 +336,16 @@ async function refetch(
   progress: Progress | undefined,
   id: string | undefined,
   left: readonly Uint8Array[] = [],
+  isStillSo?: () => boolean,
 ): Promise<boolean> {
   const isReadable = !place.isUnreadable(file);
-  if (isReadable && !(await hasDamagedId(place, file))) return false;
+  if (isReadable && !isStillSo && !(await hasDamagedId(place, file))) return false;
   // In session folders, a file's name identifies its session.
   const isNamed = id === undefined && place.isListed(file);
   const session = id === undefined ? isNamed && (await lookByPath(place, file)) : await place.fleet.look(id);
   if (!session) return makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
   if (!parseSessionHeader(session.headerLine) || !(await mayBeOf(place, session, file))) return false;
-  const backup = place.moveToBackup(file, isReadable ? () => hasOtherId(place, file) : undefined);
+  const backup = place.moveToBackup(file, isReadable ? (isStillSo ?? (() => hasOtherId(place, file))) : undefined);
   if (!backup) return false;
   try {
     await fetchSession({ ...place, stores: [place.storeAt(file)] }, session, progress, file, left);

@@ -20,12 +20,14 @@ import {
   requireFailure,
   toLeaseFailure,
   toQuarantinedFailure,
+  toUnconfirmedFailure,
 } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, findLines, hasEnd, hashLine } from "./acknowledged-ends.ts";
 import { fetchMissing } from "./attachments.ts";
 import { isLong, prepareStep, readUploadLines } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { CopyFacts } from "./facts.ts";
+import { getSoundHeader, mendHeader } from "./headers.ts";
 import { COMPARED_FIRST, KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import { Lease } from "./lease.ts";
@@ -203,6 +205,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
         await this.uploadRest();
         if (this.known.entries === log.durableCount) this.known.durability ??= taking.durability;
         if (isHost) await this.pending.reportReturn();
+        this.isReplaced ||= mendHeader(log, taking.headerLine);
         return;
       }
       if (taking.kind === "missing") return this.pending.renew();
@@ -389,10 +392,15 @@ export class FleetReplica implements Replica, ReplicaStatus {
     const { log, commit } = this;
     const isThere = this.known.entries >= log.durableCount && !commit.isOvertaken;
     if (!log.persisted || log.readOnly || isThere) return undefined;
-    return this.confirmNow().then(() => {
-      const { durableCount } = log;
-      this.noteAcknowledged(durableCount, Math.min(durableCount, this.acknowledged?.end.entries ?? 0));
-    });
+    return this.confirmNow().then(
+      () => {
+        const { durableCount } = log;
+        this.noteAcknowledged(durableCount, Math.min(durableCount, this.acknowledged?.end.entries ?? 0));
+      },
+      (error) => {
+        throw toUnconfirmedFailure(error);
+      },
+    );
   }
 
   private async confirmNow(isPatient = true): Promise<void> {
@@ -437,8 +445,9 @@ export class FleetReplica implements Replica, ReplicaStatus {
 
   /** Takes the session, and begins it in the fleet if `begins`, or if it is about to have its first entry. */
   private async take(begins = false): Promise<LeaseResult> {
-    const { headerLine, nodes } = this.log;
-    const taking = await this.lease.take(begins || nodes.count === 0 ? headerLine : undefined);
+    const { log, pending } = this;
+    const headerLine = getSoundHeader(log, pending.headerLine);
+    const taking = await this.lease.take(begins || log.nodes.count === 0 ? headerLine : undefined);
     if (taking.kind === "taken") this.known.indexed = taking.indexed;
     return taking;
   }

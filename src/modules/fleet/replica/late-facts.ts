@@ -9,6 +9,7 @@ import type { Fleet, LateFacts } from "../../../core/ports/fleet.ts";
 import type { BehindSession } from "../../../core/ports/fleet-admin-queries.ts";
 import type { Log, Store } from "../../../core/ports/store.ts";
 import { findPositionAfter } from "../postgres/ends.ts";
+import { dropWords } from "../postgres/fact-parts.ts";
 import { extractFacts, type FactsBase, type FactsSource, isAllInherited, makeFactsBase } from "./facts.ts";
 
 /** Bytes of lines whose facts are gathered and sent together: 10 ms here, and as much there. */
@@ -122,7 +123,8 @@ export async function finishFacts(place: LatePlace, session: BehindSession): Pro
       }
       const found = extractFacts(sourceOf(lines.slice(first, past)), base, begins, 0, past - first, from);
       const to = from + past - first;
-      const outcome = await fleet.addFacts({ sessionId: id, epoch, from, to, ...factsIn(found) });
+      const late = { sessionId: id, epoch, from, to, ...factsIn(found) };
+      const outcome = await fleet.addFacts(session.isWordless ? dropWords(late) : late);
       if (outcome.kind !== "committed") return false;
       begins = found.begins;
       [first, from] = [past, to];

@@ -64,6 +64,12 @@ export class PendingUploads {
     return this.known ?? null;
   }
 
+  /** The header of a session that the fleet never had, as it was when its first entry was acknowledged. */
+  get headerLine(): Uint8Array | undefined {
+    const { headerLine } = this.journaled ?? {};
+    return headerLine === undefined ? undefined : Buffer.from(headerLine, "base64");
+  }
+
   /** True if the fleet may lack acknowledged entries. */
   get hasEntries(): boolean {
     return this.journaled?.from != null;

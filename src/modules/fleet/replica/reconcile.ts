@@ -211,7 +211,7 @@ async function branchOff(
   requireCount(log, count);
   quarantineQuietly(copy, kept);
   // The leaf stays on the branch of the others.
-  log.replaceFrom(common, [...theirs, ...lines, marker], present);
+  log.replaceFrom(common, [...theirs, ...lines, marker], { renamed: present });
 }
 
 /** Returns the present ids of entries that are there under others: renamed ones, and those that the host repeated elsewhere. */
@@ -361,7 +361,7 @@ function replaceWithRemote(
   renamed?: ReadonlyMap<string, string>,
 ): void {
   quarantineQuietly({ log, options }, kept);
-  log.replaceFrom(common, theirs, renamed);
+  log.replaceFrom(common, theirs, { renamed });
 }
 
 /** Quarantines lines. Never throws. */

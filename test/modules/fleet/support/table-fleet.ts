@@ -218,7 +218,8 @@ export class MemoryFleet implements Fleet {
     const server = String(this.table.promotions);
     this.takenAt.set(sessionId, server);
     this.table.changed();
-    return { kind: "taken", epoch: row.epoch, end: row.end, indexed: row.indexed, durability, server };
+    const { epoch, headerLine: header, end, indexed } = row;
+    return { kind: "taken", epoch, headerLine: header, end, indexed, durability, server };
   }
 
   async append(batch: FleetBatch): Promise<FleetOutcome> {
