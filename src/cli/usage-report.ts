@@ -13,7 +13,6 @@ import {
   pad,
   shortenPath,
   show,
-  wrap,
 } from "./terminal/text.ts";
 import type { ResultOf } from "./verb.ts";
 
@@ -238,7 +237,7 @@ function* notes(result: ReportedUsage, page: OutputStyle): Generator<string> {
     const which = count(archivedLeftOut, "archived session is", "archived sessions are");
     sentences.push(`${which} left out; --archived counts them, too.`);
   }
-  for (const sentence of sentences) for (const line of wrap(sentence, page.width)) yield page.paint("dim", line);
+  for (const sentence of sentences) yield page.paint("dim", sentence);
 }
 
 // --- chart -----------------------------------------------------------------------------------------------------------

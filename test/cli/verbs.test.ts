@@ -238,8 +238,7 @@ acrossTiers(test, ["jsonl", "v2"])(
       {...}NAME OR FIRST{...}
       {...}* say a0000000{...}
       {unmarked}
-      * {one} is open in pi-session-server 0.0.0-test{...}
-      (process {pid}).
+      * {one} is open in pi-session-server 0.0.0-test{...} (process {pid}).
       $ list --json | sessions[].lockedBy.pid
       [{pid},null]
       $ status {one} :: \\(process {pid}\\)\\.

@@ -18,7 +18,6 @@ import {
   shortenPath,
   show,
   toRawPath,
-  wrap,
 } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { DAMAGE, defineVerb, OK, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
@@ -147,8 +146,7 @@ export function* formatSessionTable(
 /** Yields which process has a session open, where that is known and one has. */
 function* holderLines(session: ListedSession, page: OutputStyle): Generator<string> {
   if (session.lockedBy === undefined) return;
-  const sentence = `${HELD} ${idText(session)} is open in ${formatLockOwner(session.lockedBy)}.`;
-  for (const line of wrap(sentence, page.width)) yield page.paint("yellow", line);
+  yield page.paint("yellow", `${HELD} ${idText(session)} is open in ${formatLockOwner(session.lockedBy)}.`);
 }
 
 /** A column for the sort key of the sessions. */

@@ -16,7 +16,7 @@ import {
   shortenPath,
   show,
   toRawPath,
-  wrap,
+  wrapOn,
 } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { defineVerb, FAILURE, OK, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
@@ -324,7 +324,7 @@ function* oneHit(
   const shown = escapeLine(line);
   const isPainted = paint("yellow", "x") !== "x";
   const marked = isPainted || !words ? shown : shown.replace(words, (found) => `**${found}**`);
-  for (const part of wrap(marked, Math.max(20, width - INDENT)))
+  for (const part of wrapOn(page, marked, INDENT))
     yield `${" ".repeat(INDENT)}${isPainted && words ? part.replace(words, (found) => paint("yellow", found)) : part}`;
 }
 

@@ -112,7 +112,7 @@ test("prune moves to the trash what may go, names what stays, and takes a path f
     = 3
     $ prune --apply
     2 leftovers ({...}) moved to the trash. undo brings it back.{...}
-      …/{...}.jsonl.migrated
+      ~/{...}.jsonl.migrated
       The session is in its container. Without this file,{...}
     {...}
         {left}
