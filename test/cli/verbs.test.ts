@@ -685,7 +685,7 @@ describe("ends", () => {
     [2, "search x --role nobody"],
     [2, "search x --since whenever", "--since takes a time"],
     [2, "search --tool ''", "--tool takes names"],
-    [2, "show", "show needs <session>. Usage: "],
+    [2, "tree", "tree needs <session>. Usage: "],
     [2, "stats --by year", "--by takes day, week, month, model, project, session"],
     [2, "stats {id} --by day", "--by is about all sessions"],
     [2, "stats {id} --csv", "--csv is about all sessions"],

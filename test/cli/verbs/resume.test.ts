@@ -63,6 +63,16 @@ test("without a session, the one of this directory in which something was said l
   expect(stderr).toContain(`No session belongs to ${place.cwd}. list shows`);
 });
 
+test("show takes the same one without a session, and says which", async () => {
+  put({ cwd: "/elsewhere" }, "01991f6e-3333-7c3e-b0a4-0242ac120003");
+  const [shown, named] = [
+    await runHere(place, ["show", "--tail", "1"]),
+    await runHere(place, ["show", file, "--tail", "1"]),
+  ];
+  expect([shown.status, shown.stdout]).toEqual([0, named.stdout]);
+  expect([shown.stderr, named.stderr]).toEqual([`This is ${SESSION.slice(0, 13)}.\n`, ""]);
+});
+
 test("the lock is free when the agent starts, and a leaf that only we knew is in the file", SYSTEM, async () => {
   const server = serveHere(["--session", file, "--events", "none"], { place });
   await server.result("append", { entries: [user("later")] });
