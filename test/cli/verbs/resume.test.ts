@@ -107,6 +107,8 @@ test("--dry-run prints what would be done, also without the program, and starts 
   rmSync(pi);
   const { stdout, started, status } = await resume([SESSION, "--dry-run"]);
   expect([stdout, started, status]).toEqual([`cd ${place.cwd}\npi --session ${file}\n`, [], 0]);
+  const narrow = await runHere(place, ["resume", SESSION, "--dry-run"], { terminal: { columns: 40 } });
+  expect(narrow.stdout).toBe(stdout);
   const json = await resume([SESSION, "--dry-run", "--json"]);
   expect(JSON.parse(json.stdout)).toMatchObject({ sessionId: SESSION, sessionPath: file, status: null });
 });
@@ -152,7 +154,7 @@ describe("nothing is started, and a sentence says what to do,", () => {
     expect(other.started[0].args).toEqual([sessionId]);
   });
 
-  test("when it is another agent's, whose own command is named", async () => {
+  test("when it is another agent's, whose own command is printed", async () => {
     const id = "0199aaaa-1111-4222-8333-444455556666";
     const folder = join(place.home, ".claude/projects/-a");
     mkdirSync(folder, { recursive: true });
@@ -160,7 +162,9 @@ describe("nothing is started, and a sentence says what to do,", () => {
     const message = { role: "user", content: "Fix it." };
     const line = JSON.stringify({ ...record, timestamp: "2026-01-24T16:22:26.831Z", message });
     writeFileSync(join(folder, `${id}.jsonl`), `${line}\n`);
-    await refused(`cd ${place.cwd} && claude --resume ${id} goes on with it there. fork `, [id]);
+    const { started, status, stdout, stderr } = await resume([id]);
+    expect([started, status, stdout]).toEqual([[], 0, `cd ${place.cwd}\nclaude --resume ${id}\n`]);
+    expect(stderr).toMatch(/another agent's own file.*fork \w{8} copies it/);
   });
 
   test("when its id could be an option of the agent", () =>
