@@ -635,7 +635,8 @@ describe("ends", () => {
   test.each<[status: number, typed: string, says?: string]>([
     [2, "archive", "archive needs <session...>"],
     [2, "archive --until 90d {id}", "not both"],
-    [2, "archive {id} --dry-run", "--dry-run goes with --query, --cwd, --since or --until"],
+    [2, "archive --dry-run", "archive needs <session...>"],
+    [1, "archive ./none.jsonl --dry-run", "No session is listed at ./none.jsonl"],
     [2, "delete --cwd /x {id}", "not both"],
     [2, "label {id} e", "e has no label"],
     [1, "goto {id} nope"],

@@ -268,6 +268,27 @@ test("a directory without sessions is answered with those below it, or with a si
     = 0
     $ list --archived --cwd 'old app' --until 1990
     There are no archived sessions.`);
+test("of two files with one id, a change names the paths", async () => {
+  const { place, one, say } = await renamed();
+  const again = stored(place, "one", [userText("a", null, "about one")], { cwd: "/elsewhere" });
+  for (const verb of ["delete", "archive"]) {
+    const { stderr, status } = await runHere(place, [verb, "one", "--yes"]);
+    expect([verb, status]).toEqual([verb, 1]);
+    for (const path of [one, again]) expect(stderr).toContain(`  ${path.replace(place.home, "~")}  `);
+  }
+  await say("& {one}");
+});
+
+test("--dry-run shows named sessions, too, and changes nothing", async () => {
+  const { one, near, say } = await renamed();
+  await say(`
+    $ delete {one} near kept --dry-run
+    {....}about one{....}about near{....}about kept{....}
+    3 sessions would be deleted.
+    & {one} {near}`);
+  expect([existsSync(one), existsSync(near)]).toEqual([true, true]);
+});
+
 });
 
 test("Ctrl+C ends a change of many sessions after the current one, says how many stay, and undo takes it back", async () => {
