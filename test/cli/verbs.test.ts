@@ -475,7 +475,8 @@ describe("changes", () => {
       & !{cwd}/out.pdf !{cwd}/- {cwd}/out.html
       $ import out.jsonl
       All of it is in ~{...}_{id}.jsonl already.
-      7 entries.`);
+      7 entries.
+      resume {...} goes on with it.`);
     writeFileSync(join(place.cwd, "empty", "more.jsonl"), fileText(headerText({ id: "another" }), ...LINES));
     await say(place)(`
       $ import . nothing.jsonl
@@ -494,6 +495,7 @@ describe("changes", () => {
       $ import out.jsonl
       It is now at {...}_brought.jsonl.
       2 entries.
+      resume brought goes on with it; undo takes it back.
       ! This machine has no /home/me/project. relocate brought <dir> moves to another directory.
       = 0`);
     mkdirSync(join(place.home, "shop"));
@@ -505,7 +507,13 @@ describe("changes", () => {
       1 file has damage, which is copied unchanged:
         ~{...}_redacted.jsonl
       ! The directory ~/shop has another home. relocate redacted ~/shop moves to yours.
-      = 1`);
+      = 1
+      $ import out.jsonl out.jsonl
+      2 sessions were here already.
+      $ import out.jsonl
+      All of it is in ~{...}_redacted.jsonl already.
+      2 entries.
+      resume redacted goes on with it.`);
   });
 
   test("migrate takes a session to a container, dry by default, and rollback back", async () => {
