@@ -92,7 +92,7 @@ function numberColumns({ totals }: ReportedUsage): NumberColumn[] {
   const cached = (kind: TokenKind, head: string): NumberColumn[] =>
     totals.tokens[kind] > 0 ? [{ head, of: tokens(kind), rank: 4 }] : [];
   const all: NumberColumn[] = [
-    { head: "MSGS", of: ({ messages }) => group(messages), rank: 2 },
+    { head: "ANSWERS", of: ({ messages }) => group(messages), rank: 2 },
     { head: "INPUT", of: tokens("input"), rank: 3 },
     { head: "OUTPUT", of: tokens("output"), rank: 3 },
     ...cached("cacheRead", "CACHE READ"),
