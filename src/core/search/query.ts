@@ -340,7 +340,7 @@ export function findBestLine(text: string, folded: string, terms: Query): string
 
 /** Words of a line that says what failed. */
 const FAILURE =
-  /\b(?:[a-z]*error|exception|fatal|panic(?:ked)?|fail(?:ed|ure|s)?|denied|refused|cannot|not found|no such|traceback|exited with|exit code)\b/i;
+  /\b(?:[a-z]*error|exception|fatal|panic(?:ked)?|fail(?:ed|ure|s)?|denied|refused|cannot|not found|no such|traceback)\b/i;
 
 /** Returns the first line of a failure's text that says what failed, or else the last one. */
 export function findFailureLine(text: string): string {

@@ -169,7 +169,7 @@ test("what forks took over is shown once, with the forks, and marked where the o
 });
 
 test("without words, a failure shows the line that says what failed, and empty words are a mistake", async () => {
-  const text = "running 12 tests\nall of a\nAssertionError: 4 is not 5\nCommand exited with code 1";
+  const text = "Process exited with code 1\nrunning 12 tests\nAssertionError: 4 is not 5\nCommand exited with code 1";
   const block = { type: "text", text };
   const failed = message("toolResult", block, { toolCallId: "c", toolName: "bash", isError: true });
   put(place, "01eeeeee-5555", chain(at(MARCH, failed)));
