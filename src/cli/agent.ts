@@ -50,6 +50,11 @@ export async function resumeSession(
   const words = splitSessionCommand(template);
   await openNamedSession(asking, session);
   const state = await asking.ask("get_state");
+  const theirs = findTheirs(state);
+  if (theirs !== undefined) {
+    asking.say(`${THEIRS} The command goes on with it there; ${describeCopy(state)}`);
+    return theirs;
+  }
   requireFree(state);
   requireReadable(state, template);
   requireFolder(asking, state);
@@ -82,11 +87,19 @@ function requireFree({ lockedBy }: SessionState): void {
 /** Ids by which Claude Code and Codex know no session of a subagent. */
 const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
 
-/** Returns the command by which another agent goes on with its own session, in its directory; undefined for none. */
-function commandOf({ importedFrom, cwd }: SessionState): string | undefined {
+/** Returns how another agent goes on with its own session, which is not started; undefined for none, and for ours. */
+function findTheirs({ store, importedFrom, sessionId, sessionFile, cwd }: SessionState): Resumed | undefined {
   const { agent = "", id = "" } = importedFrom ?? {};
   const isKnown = agent === "goose" || agent === "opencode" ? /^\w[\w.-]*$/.test(id) : UUID.test(id);
-  return isKnown ? makeResumeCommand(agent, id, show`${cwd}`) : undefined;
+  const command = store === "foreign" && isKnown ? makeResumeCommand(agent, id, "") : undefined;
+  if (command === undefined) return undefined;
+  return { sessionId, sessionPath: sessionFile, cwd, command: splitShellWords(command), status: null };
+}
+
+const THEIRS = "The session is another agent's own file, which this program only reads.";
+
+function describeCopy({ sessionId }: SessionState): string {
+  return `fork ${sessionId.slice(0, 8)} copies it into a session of yours.`;
 }
 
 function requireReadable(state: SessionState, template: string): void {
@@ -96,13 +109,7 @@ function requireReadable(state: SessionState, template: string): void {
       "This is the kept file of a session that was migrated; anything an agent writes here would be lost from view.";
     throw new Failure("read_only", `${sentence} Name the session by its id.`);
   }
-  if (store === "foreign") {
-    const command = commandOf(state);
-    const there = command === undefined ? "" : ` ${command} goes on with it there.`;
-    const sentence = `The session is another agent's own file, which this program only reads.${there}`;
-    const copy = `fork ${sessionId.slice(0, 8)} copies it into a session of yours; resume that one.`;
-    throw new Failure("read_only", `${sentence} ${copy}`);
-  }
+  if (store === "foreign") throw new Failure("read_only", `${THEIRS} ${describeCopy(state)}`);
   if (store !== "v2" || template !== USUAL) return;
   const sentence = `Pi reads session files only, and ${sessionId} is in a container. rollback ${sessionId} makes it a file again. ${ANOTHER}`;
   throw new Failure("unsupported_command", sentence);

@@ -1,8 +1,10 @@
 /** Verbs that do the same with each of several sessions. */
 
 import { basename } from "node:path";
+import { Failure } from "../core/failure.ts";
 import { formatTime } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
+import { toAbsolutePath } from "../storage/fs/paths.ts";
 import { requireYes } from "./confirmed.ts";
 import { hintAtDirectory } from "./directory-hint.ts";
 import { INTERRUPTED } from "./interrupts.ts";
@@ -84,10 +86,7 @@ async function findChosenSessions(
   { operands, flags }: VerbArguments,
   archived: true | undefined,
 ): Promise<readonly ListedSession[] | undefined> {
-  if (!Object.keys(CHOOSING_FLAGS).some((name) => flags.has(name))) {
-    if (flags.has("--dry-run")) throw new UsageError("--dry-run goes with --query, --cwd, --since or --until.");
-    return undefined;
-  }
+  if (!Object.keys(CHOOSING_FLAGS).some((name) => flags.has(name))) return undefined;
   parseAgeFlag(flags, "--until", asking);
   if (operands.length > 0) throw new UsageError("Name sessions, or choose them by options, not both.");
   const choice = parseChoice(asking, flags);
@@ -96,6 +95,23 @@ async function findChosenSessions(
   const { sessions } = await asking.ask("list_sessions", { ...choice, archived, holders: true });
   if (choice.cwd !== undefined && sessions.length === 0) await hintAtDirectory(asking, choice.cwd, archived);
   return sessions;
+}
+
+/** Returns named sessions as a list has them. Throws session_not_found, also for a file that no list has. */
+async function listNamedSessions(
+  { ask, cwd }: VerbContext,
+  named: readonly NamedSession[],
+): Promise<readonly ListedSession[]> {
+  const list = async (archived?: true) => (await ask("list_sessions", { archived, headerOnly: true })).sessions;
+  const sessions = [...(await list()), ...(await list(true))];
+  return named.map(({ operand, params }) => {
+    const path = "sessionPath" in params ? toAbsolutePath(params.sessionPath, cwd) : undefined;
+    const found = sessions.find((one) =>
+      "sessionPath" in params ? one.sessionPath === path : one.sessionId === params.sessionId,
+    );
+    if (found) return found;
+    throw new Failure("session_not_found", `No session is listed at ${operand}. list --all shows those that exist.`);
+  });
 }
 
 /** A listed session, and the words for it. */
@@ -248,7 +264,7 @@ export function defineBulkVerb<One extends { readonly operationId?: string }>(
     replacesOperands: Object.keys(CHOOSING_FLAGS),
     flags: {
       ...CHOOSING_FLAGS,
-      "--dry-run": { meaning: "show the chosen sessions and change nothing" },
+      "--dry-run": { meaning: "show the sessions and change nothing" },
       "--yes": { meaning: "do not ask; required without a terminal" },
       ...verb.flags,
     },
@@ -261,6 +277,7 @@ export function defineBulkVerb<One extends { readonly operationId?: string }>(
         );
       }
       const sessions = await findNamedSessions(asking, given, preferred);
+      if (given.flags.has("--dry-run")) return { sessions: await listNamedSessions(asking, sessions) };
       const isSure = given.flags.has("--yes");
       if (isSure && isCareful) requireIds(verb.name, sessions);
       const isAsked = !isSure && (isCareful === true || sessions.length > 1);

@@ -2,7 +2,7 @@
 
 import type { CombinationResult, ConformanceResult, RuleResult } from "../conformance/run.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { show, wrap } from "./terminal/text.ts";
+import { show, wrapOn } from "./terminal/text.ts";
 
 /** The rules, without what checks them. */
 export interface RuleList {
@@ -17,13 +17,13 @@ const MESSAGES = 6;
 /** Characters of each. */
 const MESSAGE_LENGTH = 300;
 
-export function* formatRuleList({ themes }: RuleList, { paint, width }: OutputStyle): Generator<string> {
+export function* formatRuleList({ themes }: RuleList, { paint }: OutputStyle): Generator<string> {
   for (const { name, rules } of themes) {
     if (rules.length === 0) continue;
     yield paint("bold", name);
     for (const rule of rules) {
       yield `  ${rule.name}`;
-      yield* wrap(rule.title, width - 6).map((line) => `      ${line}`);
+      yield `      ${rule.title}`;
       yield paint("dim", `      protocol.md, ${rule.source}`);
     }
     yield "";
@@ -35,7 +35,7 @@ export function* formatRuleList({ themes }: RuleList, { paint, width }: OutputSt
 export function* formatReport(result: ConformanceResult, page: OutputStyle): Generator<string> {
   for (const combination of result.combinations)
     for (const rule of combination.results) if (rule.verdict === "failed") yield* failureLines(rule, combination, page);
-  yield* skippedLines(result, page);
+  yield* skippedLines(result);
   const { paint } = page;
   for (const { framing, dialect, results } of result.combinations) {
     const count = (verdict: RuleResult["verdict"]): number => results.filter((rule) => rule.verdict === verdict).length;
@@ -43,7 +43,7 @@ export function* formatReport(result: ConformanceResult, page: OutputStyle): Gen
     const colour = failed > 0 ? "red" : "green";
     yield `${`${framing}, ${dialect}`.padEnd(18)} ${paint(colour, `${passed} passed, ${failed} failed, ${skipped} skipped`)}`;
   }
-  for (const note of result.notes) yield* wrap(show`${note}`, page.width);
+  for (const note of result.notes) yield show`${note}`;
   yield result.ok
     ? paint("green", "The server keeps the rules that were checked.")
     : paint("red", result.failed > 0 ? "The server breaks rules." : "The run was not brought to its end.");
@@ -67,15 +67,15 @@ function* failureLines(rule: RuleResult, combination: CombinationResult, page: O
 }
 
 /** Yields the lines of a text with its label before the first. */
-function labelled(label: string, text: string, { width }: OutputStyle): string[] {
+function labelled(label: string, text: string, page: OutputStyle): string[] {
   const head = label === "" ? "  " : `  ${label.padEnd(9)} `;
-  return wrap(show`${text}`, Math.max(20, width - head.length)).map(
+  return wrapOn(page, show`${text}`, head.length).map(
     (line, at) => `${at === 0 ? head : " ".repeat(head.length)}${line}`,
   );
 }
 
 /** Yields the skipped rules and why, each reason once. */
-function* skippedLines({ combinations }: ConformanceResult, page: OutputStyle): Generator<string> {
+function* skippedLines({ combinations }: ConformanceResult): Generator<string> {
   const byReason = new Map<string, Set<string>>();
   for (const { results } of combinations)
     for (const { rule, verdict, reason = "" } of results) {
@@ -83,8 +83,8 @@ function* skippedLines({ combinations }: ConformanceResult, page: OutputStyle): 
       byReason.set(reason, (byReason.get(reason) ?? new Set()).add(rule));
     }
   for (const [reason, rules] of byReason) {
-    yield* wrap(show`skipped because ${reason}:`, page.width);
-    yield* wrap([...rules].join(", "), page.width - 2).map((line) => `  ${line}`);
+    yield show`skipped because ${reason}:`;
+    yield `  ${[...rules].join(", ")}`;
   }
   if (byReason.size > 0) yield "";
 }

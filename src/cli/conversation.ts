@@ -3,7 +3,7 @@
 import { getContentText, getToolCalls } from "../core/format/message.ts";
 import { toJsonText } from "../core/json/json.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
-import { count, cutTo, escapeLine, escapeLines, formatClock, pad, show, wrap } from "./terminal/text.ts";
+import { count, cutTo, escapeLine, escapeLines, formatClock, pad, show, wrapOn } from "./terminal/text.ts";
 import type { AnyResult } from "./verb.ts";
 
 /** Lines of a tool's output that are shown unless the whole is wanted. */
@@ -66,9 +66,8 @@ function* assistantLines({ content, errorMessage }: AnyResult, page: OutputStyle
 }
 
 /** Returns the lines of a text: broken between words for a person, as they were written for a program. */
-function textLines(text: unknown, { isTerminal, isPlain, width }: OutputStyle): string[] {
-  const lines = escapeLines(text);
-  return isTerminal && !isPlain ? lines.flatMap((line) => wrap(line, width)) : lines;
+function textLines(text: unknown, page: OutputStyle): string[] {
+  return escapeLines(text).flatMap((line) => wrapOn(page, line));
 }
 
 function* imageLines(content: unknown, { paint }: OutputStyle): Generator<string> {

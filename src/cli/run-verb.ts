@@ -3,9 +3,8 @@
 import { Failure, INVALID_PARAMS } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
 import { AddressError } from "../storage/fleet-module.ts";
-import { getInfo } from "../storage/fs/files.ts";
-import { toAbsolutePath } from "../storage/fs/paths.ts";
 import { type AmbiguousSession, describeAmbiguity, formatCandidates } from "./candidates.ts";
+import { describeSessionDir } from "./directory-hint.ts";
 import { formatUsageLine, formatVerbHelp, getHelpWidth } from "./help.ts";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";
 import { type CommandLine, OPTIONS, parseVerbArguments, parseWithCommand, UsageError } from "./options.ts";
@@ -196,8 +195,8 @@ async function run(running: Running): Promise<number> {
   } finally {
     interrupts.stop();
     const { sessionDir } = given.settings;
-    if (wire && sessionDir !== undefined && getInfo(world.disk, toAbsolutePath(sessionDir, world.cwd)) === null)
-      terminal.write(show`The folder ${sessionDir} of --session-dir does not exist.\n`);
+    const hint = wire && sessionDir !== undefined ? describeSessionDir(world, sessionDir) : undefined;
+    if (hint !== undefined) terminal.write(`${hint}\n`);
     // Unfinished work ends with the process, as after a crash.
     if (!isInterrupted) await wire?.end();
   }

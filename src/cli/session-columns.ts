@@ -19,20 +19,25 @@ export type SessionColumns = ForColumns<number>;
 /** Spaces between two columns. */
 const GAP = 2;
 export const AGE = 4;
+/** Columns of a title next to an id, at least. */
+const LEAST_TITLE = 4;
 /** Columns of a directory at least. */
 const CWD = 9;
 
-/** Returns the widths that fit a page, of those that are wanted. On a narrow page, all but the title are left out in turn. */
+/**
+ * Returns the widths that fit a page, of those that are wanted. On a narrow page, all but the title and the id are left out
+ * in turn: every verb takes the id.
+ */
 export function fitColumns(wanted: SessionColumns, width: number): SessionColumns {
-  let title = width;
+  // An id that is cut off may be that of another session, too: it is shown as a whole, or not at all.
+  const id = width - wanted.id - GAP < LEAST_TITLE ? 0 : wanted.id;
+  let title = width - (id === 0 ? 0 : id + GAP);
   const take = (columns: number, least = columns): number => {
     if (columns === 0 || title - least - GAP < wanted.title) return 0;
     title -= columns + GAP;
     return columns;
   };
   const [age, count, amount] = [take(wanted.age), take(wanted.count), take(wanted.amount)];
-  // An id that is cut off may be that of another session, too: it is shown as a whole, or not at all.
-  const id = take(wanted.id);
   const cwd = wanted.cwd === 0 ? 0 : take(Math.max(CWD, Math.min(wanted.cwd, Math.floor(title * 0.35))), CWD);
   return { age, count, amount, title: Math.max(1, title), cwd, id };
 }

@@ -98,12 +98,15 @@ export function parseDuration(text: string): number | undefined {
   return Number(count) * (findUnit(unit)?.length ?? 0) || undefined;
 }
 
-/** Returns how long ago: `2d`, `3 hours ago`, `1mo`. */
+const NUMBERS = "one two three four five six seven eight nine ten".split(" ");
+const AGO = new RegExp(`^(?:(?:last|past|previous) )?(\\d{1,6}|an?|${NUMBERS.join("|")}) ?([a-z]+?)(?: ago)?$`);
+
+/** Returns how long ago: `2d`, `3 hours ago`, `two weeks ago`, `1mo`. */
 function agoIn(words: string, now: number, zone: string): number | undefined {
-  const [, count, name] = /^(?:(?:last|past|previous) )?(\d{1,6}|an?|one) ?([a-z]+?)(?: ago)?$/.exec(words) ?? [];
+  const [, count, name] = AGO.exec(words) ?? [];
   const unit = findUnit(name);
   if (!unit) return undefined;
-  const number = /\d/.test(count) ? Number(count) : 1;
+  const number = /\d/.test(count) ? Number(count) : Math.max(1, NUMBERS.indexOf(count) + 1);
   if (unit.length > 0) return now - number * unit.length;
   const there = calendarAt(now, zone);
   const month = there.month - number * unit.months;

@@ -13,7 +13,6 @@ import {
   pad,
   shortenPath,
   show,
-  wrap,
 } from "./terminal/text.ts";
 import type { ResultOf } from "./verb.ts";
 
@@ -93,7 +92,7 @@ function numberColumns({ totals }: ReportedUsage): NumberColumn[] {
   const cached = (kind: TokenKind, head: string): NumberColumn[] =>
     totals.tokens[kind] > 0 ? [{ head, of: tokens(kind), rank: 4 }] : [];
   const all: NumberColumn[] = [
-    { head: "MSGS", of: ({ messages }) => group(messages), rank: 2 },
+    { head: "ANSWERS", of: ({ messages }) => group(messages), rank: 2 },
     { head: "INPUT", of: tokens("input"), rank: 3 },
     { head: "OUTPUT", of: tokens("output"), rank: 3 },
     ...cached("cacheRead", "CACHE READ"),
@@ -238,7 +237,7 @@ function* notes(result: ReportedUsage, page: OutputStyle): Generator<string> {
     const which = count(archivedLeftOut, "archived session is", "archived sessions are");
     sentences.push(`${which} left out; --archived counts them, too.`);
   }
-  for (const sentence of sentences) for (const line of wrap(sentence, page.width)) yield page.paint("dim", line);
+  for (const sentence of sentences) yield page.paint("dim", sentence);
 }
 
 // --- chart -----------------------------------------------------------------------------------------------------------

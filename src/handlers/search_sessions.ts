@@ -100,7 +100,11 @@ export default defineCommand({
           onActivePath: z.boolean().describe("whether the entry is on the path to the session's leaf"),
           part: z.enum(SEARCH_PARTS).describe("which part of the entry"),
           tool: z.string().optional().describe("which tool was called, or gave this result"),
-          line: z.string().describe("the line of the text with most of the words; a long one is cut around them"),
+          line: z
+            .string()
+            .describe(
+              "the line of the text with most of the words, or with failed alone the one that says what failed; a long one is cut",
+            ),
           at: z.string().nullable().describe("when it was said or called"),
           shortId: z
             .string()

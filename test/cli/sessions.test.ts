@@ -129,6 +129,18 @@ describe("the beginning of an id", () => {
       $ show 019dddd1 --session-dir ./nowhere !! The folder ./nowhere of --session-dir does not exist.`);
   });
 
+  test("a folder whose folders have the sessions is said, with the variable that takes it", async () => {
+    const { place, say } = ready();
+    const root = rootOf(place);
+    await say(`
+      $ list --session-dir ${root}
+      There are no sessions.
+      ! --session-dir takes one folder {...} PI_SESSIONS_DIR=${root} in its place takes these.
+      = 0`);
+    const { stdout } = await runHere(place, ["list", "--json"], { variables: { PI_SESSIONS_DIR: root } });
+    expect(JSON.parse(stdout).total).toBeGreaterThan(0);
+  });
+
   test("lists at most ten, and a name does nothing to the terminal", async () => {
     const place = temporaryPlace();
     for (let i = 0; i < 30; i++) said(place, `019c-${i}`, "x", "\u001b[2J\u202eevil\0\nname");

@@ -238,8 +238,7 @@ acrossTiers(test, ["jsonl", "v2"])(
       {...}NAME OR FIRST{...}
       {...}* say a0000000{...}
       {unmarked}
-      * {one} is open in pi-session-server 0.0.0-test{...}
-      (process {pid}).
+      * {one} is open in pi-session-server 0.0.0-test{...} (process {pid}).
       $ list --json | sessions[].lockedBy.pid
       [{pid},null]
       $ status {one} :: \\(process {pid}\\)\\.
@@ -476,7 +475,8 @@ describe("changes", () => {
       & !{cwd}/out.pdf !{cwd}/- {cwd}/out.html
       $ import out.jsonl
       All of it is in ~{...}_{id}.jsonl already.
-      7 entries.`);
+      7 entries.
+      resume {...} goes on with it.`);
     writeFileSync(join(place.cwd, "empty", "more.jsonl"), fileText(headerText({ id: "another" }), ...LINES));
     await say(place)(`
       $ import . nothing.jsonl
@@ -495,6 +495,7 @@ describe("changes", () => {
       $ import out.jsonl
       It is now at {...}_brought.jsonl.
       2 entries.
+      resume brought goes on with it; undo takes it back.
       ! This machine has no /home/me/project. relocate brought <dir> moves to another directory.
       = 0`);
     mkdirSync(join(place.home, "shop"));
@@ -506,7 +507,13 @@ describe("changes", () => {
       1 file has damage, which is copied unchanged:
         ~{...}_redacted.jsonl
       ! The directory ~/shop has another home. relocate redacted ~/shop moves to yours.
-      = 1`);
+      = 1
+      $ import out.jsonl out.jsonl
+      2 sessions were here already.
+      $ import out.jsonl
+      All of it is in ~{...}_redacted.jsonl already.
+      2 entries.
+      resume redacted goes on with it.`);
   });
 
   test("migrate takes a session to a container, dry by default, and rollback back", async () => {
@@ -636,7 +643,8 @@ describe("ends", () => {
   test.each<[status: number, typed: string, says?: string]>([
     [2, "archive", "archive needs <session...>"],
     [2, "archive --until 90d {id}", "not both"],
-    [2, "archive {id} --dry-run", "--dry-run goes with --query, --cwd, --since or --until"],
+    [2, "archive --dry-run", "archive needs <session...>"],
+    [1, "archive ./none.jsonl --dry-run", "No session is listed at ./none.jsonl"],
     [2, "delete --cwd /x {id}", "not both"],
     [2, "label {id} e", "e has no label"],
     [1, "goto {id} nope"],
@@ -686,7 +694,7 @@ describe("ends", () => {
     [2, "search x --role nobody"],
     [2, "search x --since whenever", "--since takes a time"],
     [2, "search --tool ''", "--tool takes names"],
-    [2, "show", "show needs <session>. Usage: "],
+    [2, "tree", "tree needs <session>. Usage: "],
     [2, "stats --by year", "--by takes day, week, month, model, project, session"],
     [2, "stats {id} --by day", "--by is about all sessions"],
     [2, "stats {id} --csv", "--csv is about all sessions"],

@@ -112,7 +112,8 @@ async function expectNarrow(columns: number, part: (typeof PARTS)[number]): Prom
     for (const typed of all) {
       const { stdout, stderr } = await runHere(place, [verb, ...typed.split(" ").filter(Boolean)], options);
       if (stdout === "") failed.push(`${verb} ${typed}: ${stderr}`);
-      expectTame(stdout, columns, `${verb} ${typed}`);
+      // Screen readers get lines in full.
+      expectTame(stdout, typed.includes("--plain") ? undefined : columns, `${verb} ${typed}`);
     }
   expect(failed).toEqual([]);
 }
@@ -126,6 +127,29 @@ test.each(PARTS.map((part) => [40, part] as const).concat(EXTREMES as never))(
   expectNarrow,
 );
 test.each(PARTS)("no line is wider than 80 columns (%#)", SWEEP, (part) => expectNarrow(80, part));
+
+test("the narrowest list has whole ids, which every verb takes", async () => {
+  const place = temporaryPlace();
+  const ids = ["01aaaaaa-1111", "01bbbbbb-2222"];
+  for (const sessionId of ids) stored(place, sessionId, chain(2), { cwd: join(place.cwd, "deep/er/and/deeper/down") });
+  const { stdout } = await runHere(place, ["list"], { terminal: { columns: 20 } });
+  expect(
+    expectTame(stdout, 20)
+      .match(/01\w{6}$/gm)
+      ?.sort(),
+  ).toEqual(ids.map((sessionId) => sessionId.slice(0, 8)));
+});
+
+test("without a terminal, no line is broken", async () => {
+  const place = await prepared();
+  for (const typed of [["verify", "--all"], ["doctor", "--all"], ["search", "say"], ["list"], ["show", "nasty"]]) {
+    const linesAt = async (columns: number): Promise<number> => {
+      const { stdout } = await runHere(place, typed, { variables: { COLUMNS: String(columns) } });
+      return stdout.split("\n").length;
+    };
+    expect([typed, await linesAt(20)]).toEqual([typed, await linesAt(1000)]);
+  }
+});
 
 test("JSON does nothing to a terminal either, and is the same", async () => {
   const place = await prepared();

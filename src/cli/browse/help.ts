@@ -45,7 +45,7 @@ const BOTTOM: Readonly<Record<Shelf | "typing" | "tree" | "treeTyping", readonly
     ["u", "undo"],
   ],
   typing: [
-    ["Enter", "opens"],
+    ["Enter", "opens the session"],
     ["arrows", "to the list, where keys act"],
     ["Tab", "all"],
     ["Esc", "clears"],

@@ -152,8 +152,11 @@ export function pad(text: string, width: number, align: "left" | "right" = "left
   return align === "left" ? `${fitting}${space}` : `${space}${fitting}`;
 }
 
-/** Wraps an inert line into as many lines as it takes, between words where possible. */
-export function wrap(line: string, width: number): string[] {
+/**
+ * Wraps an inert line into as many lines as it takes, between words where possible. With `keepsPaths`, a longer word without
+ * wide characters stays whole, as does a path: a person copies it from the terminal.
+ */
+export function wrap(line: string, width: number, keepsPaths = false): string[] {
   if (getWidth(line) <= width) return [line];
   const lines: string[] = [];
   let text = "";
@@ -166,7 +169,7 @@ export function wrap(line: string, width: number): string[] {
   for (const word of line.split(/(?<=\s)(?=\S)/)) {
     const wanted = getWidth(word.trimEnd());
     if (used > 0 && used + wanted > width) end();
-    if (wanted <= width) {
+    if (wanted <= width || (keepsPaths && (PLAIN.test(word) || word.includes("/")))) {
       text += word;
       used += getWidth(word);
       continue;
@@ -210,13 +213,23 @@ export function formatBackupName(path: string): string {
   return escapeControls(/\.[a-z0-9]+\.bak(?:\.\d+)?$/.exec(path)?.[0] ?? path);
 }
 
-/** Returns a line in as many lines as it takes, each with the spaces before it; colours go where it is too long. */
+/** Returns the lines of an inert text behind so many columns: only where a person's terminal has an edge, it is wrapped. */
+export function wrapOn({ width, isTerminal, isPlain }: OutputStyle, text: string, columns = 0): string[] {
+  return isTerminal && !isPlain ? wrap(text, Math.max(12, width - columns), true) : [text];
+}
+
+/**
+ * Returns a line in as many lines as it takes, each with the spaces before it. A line that begins with a path stays whole. A
+ * line that is too long keeps its colour, if it has one, and loses several.
+ */
 export function wrapLine(line: string, width: number): string[] {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: removes the colours
   const bare = line.replace(/\u001b\[[\d;]*m/g, "");
-  if (getWidth(bare) <= width) return [line];
+  if (getWidth(bare) <= width || /^\s*~?\//.test(bare)) return [line];
   const indent = " ".repeat(Math.min(bare.length - bare.trimStart().length, width >> 1));
-  return wrap(bare.trimStart(), width - indent.length).map((part) => `${indent}${part}`);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: finds the colours
+  const [, begin = "", end = ""] = /^\s*((?:\u001b\[[\d;]*m)+)[^\u001b]*((?:\u001b\[[\d;]*m)+)$/.exec(line) ?? [];
+  return wrap(bare.trimStart(), width - indent.length, true).map((part) => `${begin}${indent}${part}${end}`);
 }
 
 /** Returns the words of a query, each alone: a line may end between two that quotation marks hold together. */

@@ -1,7 +1,7 @@
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, escapeLine, formatAge, formatSize, group, shortenPath, show, wrap } from "../terminal/text.ts";
+import { count, cutTo, escapeLine, formatAge, formatSize, group, shortenPath, show, wrapOn } from "../terminal/text.ts";
 import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 
@@ -65,7 +65,7 @@ function* report(health: Diagnosis, most: number, page: OutputStyle): Generator<
 /** Returns the lines of a fact: its label, in so many columns, and texts below each other. */
 export function formatFact(label: string, texts: readonly string[], page: OutputStyle, columns = LABEL): string[] {
   return texts
-    .flatMap((text) => wrap(text, Math.max(12, page.width - columns)))
+    .flatMap((text) => wrapOn(page, text, columns))
     .map((text, i) => `${page.paint("dim", (i === 0 ? label : "").padEnd(columns))}${text}`);
 }
 
@@ -154,8 +154,9 @@ function catalogText({ state, sizeBytes, reason }: Diagnosis["catalog"]): string
 /** Returns a heading with the rows of a list, as many as are wanted. */
 function* section(title: string, rows: readonly string[], most: number, page: OutputStyle): Generator<string> {
   yield "";
-  for (const line of wrap(title, page.width)) yield page.paint("bold", line);
-  for (const row of rows.slice(0, most)) yield cutTo(row, page.width);
+  yield page.paint("bold", title);
+  // A person copies a path.
+  for (const row of rows.slice(0, most)) yield /^ {2}~?\//.test(row) ? row : cutTo(row, page.width);
   if (rows.length > most) yield page.paint("dim", cutTo(`  and ${group(rows.length - most)} more; --all`, page.width));
 }
 
@@ -182,7 +183,7 @@ function* damagedLines(damaged: Diagnosis["damaged"], most: number, page: Output
       ...more,
       remedyText(session),
     ])
-      for (const line of wrap(text, Math.max(12, page.width - 4))) yield `    ${line}`;
+      yield `    ${text}`;
   }
   if (damaged.length > most) yield page.paint("dim", `  and ${group(damaged.length - most)} more; --all`);
 }
@@ -200,11 +201,10 @@ function* sameIdLines(sameIds: Diagnosis["sameIds"], most: number, page: OutputS
   yield "";
   const ids = count(sameIds.length, "id", "ids");
   const heading = `${ids} that several files have (name each by its path; fork <path> copies one under a new id):`;
-  for (const line of wrap(heading, page.width)) yield page.paint("bold", line);
+  yield page.paint("bold", heading);
   for (const { sessionId, sessionPaths } of sameIds.slice(0, most)) {
     yield show`  ${sessionId}`;
-    for (const path of sessionPaths)
-      for (const line of wrap(shortenPath(path, page.home), Math.max(12, page.width - 4))) yield `    ${line}`;
+    for (const path of sessionPaths) yield `    ${shortenPath(path, page.home)}`;
   }
   if (sameIds.length > most) yield page.paint("dim", `  and ${group(sameIds.length - most)} more; --all`);
 }
@@ -212,7 +212,7 @@ function* sameIdLines(sameIds: Diagnosis["sameIds"], most: number, page: OutputS
 const HIDDEN: Readonly<Record<string, readonly [title: string, remedy: string]>> = {
   container: ["are in Session Store V2, where agents do not look", "rollback <id> makes a file of one"],
   database: ["are in databases", "migrate <file> --apply takes one in"],
-  empty_file: ["are empty files", "nothing was ever said in them"],
+  empty_file: ["are empty files", "nothing was ever said in them; rm <path> removes one"],
   no_header: ["do not begin with a header", "repair <id> puts one there"],
   older_version: ["have an older version, which pi_agent_rust does not read", "Pi raises it when it opens one"],
   newer_version: [
@@ -236,10 +236,12 @@ function* hiddenLines(hidden: Diagnosis["hidden"], most: number, page: OutputSty
     const rows =
       reason === "cwd_missing"
         ? directoryRows(these, page)
-        : these.map(
-            (one) =>
-              `  ${sessionText(one, page)}${one.cwd === undefined ? "" : `  ${shortenPath(one.cwd, page.home)}`}`,
-          );
+        : reason === "empty_file"
+          ? these.map(({ sessionPath }) => `  ${shortenPath(sessionPath, page.home)}`)
+          : these.map(
+              (one) =>
+                `  ${sessionText(one, page)}${one.cwd === undefined ? "" : `  ${shortenPath(one.cwd, page.home)}`}`,
+            );
     yield* section(heading, rows, most, page);
   }
 }
@@ -261,8 +263,7 @@ export function* formatUnreadFiles(
 ): Generator<string> {
   if (files.length > 0) yield "";
   for (const { text, isDamaged } of files.slice(0, most))
-    for (const line of wrap(rewordAsVerbs(escapeLine(text)), page.width))
-      yield isDamaged ? page.paint("red", line) : line;
+    yield page.paint(isDamaged ? "red" : "plain", rewordAsVerbs(escapeLine(text)));
   if (files.length > most) yield page.paint("dim", `and ${count(files.length - most, "more file", "more files")}`);
 }
 
@@ -317,10 +318,7 @@ function* exposedLines(exposed: Diagnosis["exposed"], most: number, page: Output
 
 function* fixLines({ fixes, fixed, failed }: Diagnosis, page: OutputStyle): Generator<string> {
   const rows = (list: Diagnosis["fixes"]): string[] =>
-    list.flatMap(({ text, path }) => [
-      ...wrap(show`${text}`, Math.max(12, page.width - 2)).map((line) => `  ${line}`),
-      `    ${shortenPath(path, page.home)}`,
-    ]);
+    list.flatMap(({ text, path }) => [show`  ${text}`, `    ${shortenPath(path, page.home)}`]);
   if (fixed && fixed.length > 0) yield* section("Done:", rows(fixed), Number.POSITIVE_INFINITY, page);
   if (failed && failed.length > 0) {
     const failures = failed.flatMap(({ fix, reason }) => [...rows([fix]), show`    ${reason}`]);

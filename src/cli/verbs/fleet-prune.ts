@@ -2,7 +2,7 @@ import type { FleetDatabase, FoundPrunable, Prunable, PruningAges } from "../../
 import { requireYes } from "../confirmed.ts";
 import { type Flag, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, escapeLine, formatSize, show, wrap } from "../terminal/text.ts";
+import { count, escapeLine, formatSize, show } from "../terminal/text.ts";
 import { parseAgeFlag } from "../time-parser.ts";
 import type { VerbArguments, VerbContext } from "../verb.ts";
 import { formatSizedRow } from "./doctor.ts";
@@ -99,23 +99,17 @@ export function* formatPruned(found: PrunedOrFound, page: OutputStyle): Generato
   if (isNothing(found))
     yield "The fleet has nothing that may be removed. Deleted sessions stay for 30 days, or as long as --older-than says.";
   else if (found.applied && !isNothingForGood(found)) {
-    yield* wrap(`Removed for good: ${whatGoes(found)}; ${count(found.rows ?? 0, "row", "rows")}.`, page.width);
-    yield* wrap("The database uses the room again after its next vacuum.", page.width);
+    yield `Removed for good: ${whatGoes(found)}; ${count(found.rows ?? 0, "row", "rows")}.`;
+    yield "The database uses the room again after its next vacuum.";
   } else if (!isNothingForGood(found))
-    yield* wrap(
-      `${whatGoes(found)}. With --apply, fleet prune removes these for good. Nothing brings them back, unless a machine has them in its trash.`,
-      page.width,
-    );
+    yield `${whatGoes(found)}. With --apply, fleet prune removes these for good. Nothing brings them back, unless a machine has them in its trash.`;
   if (found.idle === 0) return;
   // With whole ids, for restore on any machine.
   for (const { sessionId, name, changedAt, entries, bytes } of found.idleSessions)
     yield row(bytes, changedAt, sessionId, name ?? count(entries, "entry", "entries"));
   yield* more(found.idle, found.idleSessions.length);
   const brings = "restore <id> brings one back until its rows are removed.";
-  yield* wrap(
-    found.applied
-      ? `Deleted: ${idleText(found)}. ${brings}`
-      : `${idleText(found)}. With --apply they are deleted; ${brings}`,
-    page.width,
-  );
+  yield found.applied
+    ? `Deleted: ${idleText(found)}. ${brings}`
+    : `${idleText(found)}. With --apply they are deleted; ${brings}`;
 }

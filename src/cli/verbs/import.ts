@@ -35,7 +35,7 @@ export default defineVerb<EachResult<ImportedOne>>({
     const of = (...outcomes: ImportedOne["outcome"][]): number =>
       done.filter(({ outcome }) => outcomes.includes(outcome)).length;
     const known = of("known");
-    const damaged = done.filter(({ damage }) => damage.length > 0).map(({ sessionPath }) => sessionPath);
+    const damaged = done.filter(isCopiedDamaged).map(({ sessionPath }) => sessionPath);
     const made = of("new", "conflict");
     const them = made === 1 ? "it" : "them";
     return [
@@ -57,6 +57,11 @@ export default defineVerb<EachResult<ImportedOne>>({
 /** Returns what was imported. */
 function findImported(result: EachResult<ImportedOne>): ImportedOne[] {
   return "results" in result ? result.results.filter((one): one is ImportedOne => !isFailed(one)) : [result];
+}
+
+/** Returns whether damage of a file was copied: one that was here already is not copied. */
+function isCopiedDamaged({ outcome, damage }: ImportedOne): boolean {
+  return outcome !== "known" && damage.length > 0;
 }
 
 /** Returns the session files in a folder and below; undefined for anything else. */
@@ -88,10 +93,8 @@ function hintAtDirectories({ disk, cwd: here, say, page }: VerbContext, imported
   say(`This machine has no ${first}${more}. relocate ${which} <dir> moves to another directory.`);
 }
 
-function formatImport(
-  { sessionPath, outcome, conflictsWith, entryCount, damage, fidelity, subagents = [] }: ImportedOne,
-  { home }: OutputStyle,
-): string[] {
+function formatImport(one: ImportedOne, { home }: OutputStyle): string[] {
+  const { sessionPath, sessionId, outcome, conflictsWith, entryCount, damage, fidelity, subagents = [] } = one;
   const path = shortenPath(sessionPath, home);
   const outcomes: Readonly<Record<string, string>> = {
     new: `It is now at ${path}.`,
@@ -105,8 +108,10 @@ function formatImport(
     ...(subagents.length === 0
       ? []
       : [`${count(subagents.length, "subagent", "subagents")} of it came along, as sessions of their own.`]),
-    ...(damage.length === 0 ? [] : [`${count(damage.length, "damaged place", "damaged places")}, copied unchanged:`]),
-    ...damage.map(formatDamage),
+    ...(isCopiedDamaged(one)
+      ? [`${count(damage.length, "damaged place", "damaged places")}, copied unchanged:`, ...damage.map(formatDamage)]
+      : []),
     ...formatFidelity(fidelity),
+    `resume ${shortenId(sessionId)} goes on with it${outcome === "new" || outcome === "conflict" ? "; undo takes it back" : ""}.`,
   ];
 }

@@ -18,7 +18,6 @@ import {
   shortenPath,
   show,
   toRawPath,
-  wrap,
 } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { DAMAGE, defineVerb, OK, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
@@ -67,7 +66,7 @@ export default defineVerb({
       meaning: "sort by modified (default), created, name, size (with the sum of all) or cost",
     },
     "--trash": { meaning: "list deleted sessions, as trash does" },
-    "--all": { meaning: "list all sessions, also those without a message" },
+    "--all": { meaning: "list all sessions, also those without any entry" },
     "--limit": {
       value: "n",
       meaning: `list at most this many; ${ON_TERMINAL} on a terminal unless this or --all is given`,
@@ -98,7 +97,7 @@ export default defineVerb({
       limit: parsePositive(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
     if (choice.cwd !== undefined && result.total === 0 && !flags.has("--json"))
-      await hintAtDirectory(asking, choice.cwd, flags.has("--archived"));
+      return { ...result, isHinted: await hintAtDirectory(asking, choice.cwd, flags.has("--archived")) };
     return result;
   },
   isExact: ({ flags }) => flags.has("--paths"),
@@ -108,8 +107,9 @@ export default defineVerb({
     const { sessions, total } = result;
     if (flags.has("--paths")) return sessions.map(({ sessionPath }) => toRawPath(sessionPath, page.isTerminal));
     const limits = [...formatLimits(result, page), ...formatUnreadFiles(result.notRead, page)];
+    const isHinted = "isHinted" in result && result.isHinted;
     if (sessions.length === 0)
-      return [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`, ...limits];
+      return isHinted ? limits : [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`, ...limits];
     const sum =
       flags.get("--sort") === "size" && result.totalBytes !== undefined
         ? [page.paint("dim", `${count(total, "session", "sessions")}, ${formatSize(result.totalBytes)} in all.`)]
@@ -147,8 +147,7 @@ export function* formatSessionTable(
 /** Yields which process has a session open, where that is known and one has. */
 function* holderLines(session: ListedSession, page: OutputStyle): Generator<string> {
   if (session.lockedBy === undefined) return;
-  const sentence = `${HELD} ${idText(session)} is open in ${formatLockOwner(session.lockedBy)}.`;
-  for (const line of wrap(sentence, page.width)) yield page.paint("yellow", line);
+  yield page.paint("yellow", `${HELD} ${idText(session)} is open in ${formatLockOwner(session.lockedBy)}.`);
 }
 
 /** A column for the sort key of the sessions. */

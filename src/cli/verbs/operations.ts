@@ -4,7 +4,7 @@ import { Failure } from "../../core/failure.ts";
 import { parsePositive } from "../options.ts";
 import { findRecordedSession } from "../sessions.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { cutTo, escapeLine, formatAge, pad, shortenPath, show, wrap } from "../terminal/text.ts";
+import { cutTo, escapeLine, formatAge, pad, shortenPath, show } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import {
   CommandFailed,
@@ -144,13 +144,13 @@ function status({ refused = [] }: ResultOf<"undo">): number {
 /** Yields the outcome, and the failures within a group; `ways` name the way back for one and for several. */
 function* lines(result: ResultOf<"undo">, page: OutputStyle, ways: readonly [string, string]): Generator<string> {
   const { text, sessionId, sessionPath, also, refused = [] } = result;
-  yield* wrap(escapeLine(text), page.width);
+  yield escapeLine(text);
   if (also === undefined && sessionPath !== "")
-    yield cutTo(show`  ${sessionId.slice(0, ID)}  ${shortenPath(sessionPath, page.home)}`, page.width);
+    yield show`  ${sessionId.slice(0, ID)}  ${shortenPath(sessionPath, page.home)}`;
   for (const { sessionId, name, failure } of refused) {
     const title = name === null ? "" : ` ${escapeLine(name)}`;
     const sentence = show`${sessionId.slice(0, WHOLE_ID)}${title}: ${rewordAsVerbs(escapeLine(failure.message))}`;
-    for (const line of wrap(sentence, page.width - 2)) yield page.paint("yellow", `  ${line}`);
+    yield page.paint("yellow", `  ${sentence}`);
   }
-  yield* wrap(ways[also === undefined ? 0 : 1], page.width);
+  yield ways[also === undefined ? 0 : 1];
 }

@@ -2,17 +2,7 @@ import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import {
-  count,
-  cutFront,
-  cutTo,
-  escapeLine,
-  formatSize,
-  shortenId,
-  shortenPath,
-  show,
-  wrap,
-} from "../terminal/text.ts";
+import { count, cutTo, escapeLine, formatSize, shortenId, shortenPath, show } from "../terminal/text.ts";
 import { parseAgeFlag } from "../time-parser.ts";
 import { defineVerb, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
@@ -136,7 +126,7 @@ function* preview({ leftovers }: ResultOf<"list_leftovers">, page: OutputStyle):
         ? [`--apply removes ${count(forGood, ...KINDS.announcement)} for good; sessions lose nothing.`]
         : []),
     ];
-    yield* wrap(sentences.join(" "), page.width);
+    yield sentences.join(" ");
   }
 }
 
@@ -154,8 +144,7 @@ function rowText({ sizeBytes, since, sessionId, name, path }: PrunedLeftover, pa
 /** Returns the losses that come with removing leftovers, each sentence once. */
 function* consequences(leftovers: readonly PrunedLeftover[], page: OutputStyle): Generator<string> {
   for (const text of new Set(leftovers.map(({ consequence }) => consequence)))
-    if (text !== null)
-      for (const line of wrap(rewordAsVerbs(text), page.width - 2)) yield page.paint("yellow", `  ${line}`);
+    if (text !== null) yield page.paint("yellow", `  ${rewordAsVerbs(text)}`);
 }
 
 function* keptLines(kept: readonly PrunedLeftover[], page: OutputStyle): Generator<string> {
@@ -163,12 +152,11 @@ function* keptLines(kept: readonly PrunedLeftover[], page: OutputStyle): Generat
   yield page.paint("bold", `${count(kept.length, "leftover stays", "leftovers stay")}, ${formatSize(bytesOf(kept))}`);
   for (const one of kept) {
     yield rowText(one, page);
-    const reason = rewordAsVerbs(escapeLine(one.keptBecause ?? ""));
-    for (const line of wrap(reason, Math.max(12, page.width - 4))) yield `    ${line}`;
+    yield `    ${rewordAsVerbs(escapeLine(one.keptBecause ?? ""))}`;
     // A path that is cut or wrapped cannot be copied.
     if (!one.isNeeded) yield show`    ${one.path}`;
   }
-  if (kept.some(({ isNeeded }) => !isNeeded)) yield* wrap("prune <path> --apply moves one nevertheless.", page.width);
+  if (kept.some(({ isNeeded }) => !isNeeded)) yield "prune <path> --apply moves one nevertheless.";
   yield "";
 }
 
@@ -180,19 +168,15 @@ function* resultLines(
   const removed = all.filter(({ kind }) => kind !== "announcement");
   const announced = all.length - removed.length;
   if (all.length === 0) yield "Nothing was removed.";
-  if (announced > 0)
-    yield* wrap(`${count(announced, ...KINDS.announcement)} removed for good; sessions lose nothing.`, page.width);
+  if (announced > 0) yield `${count(announced, ...KINDS.announcement)} removed for good; sessions lose nothing.`;
   if (removed.length > 0) {
     const what = `${count(removed.length, "leftover", "leftovers")} (${formatSize(bytesOf(removed))})`;
-    yield* wrap(
-      permanent ? `${what} removed for good.` : `${what} moved to the trash. undo brings it back.`,
-      page.width,
-    );
+    yield permanent ? `${what} removed for good.` : `${what} moved to the trash. undo brings it back.`;
     // A sentence says "this file": the ones that it is about stand above it.
     for (const text of new Set(removed.map(({ consequence }) => consequence))) {
       if (text === null) continue;
       const these = removed.filter(({ consequence }) => consequence === text);
-      for (const { path } of these) yield `  ${cutFront(shortenPath(path, page.home), page.width - 2)}`;
+      for (const { path } of these) yield `  ${shortenPath(path, page.home)}`;
       yield* consequences(these, page);
     }
   }
@@ -210,11 +194,10 @@ function* trashLines(
     const what = name === null ? shortenPath(sessionPath, page.home) : escapeLine(name);
     yield formatSizedRow(sizeBytes, deletedAt, `${id}  ${what}`, page);
   }
-  for (const { itemPath, reason } of kept) yield* wrap(show`  ${itemPath}: ${reason}`, page.width);
+  for (const { itemPath, reason } of kept) yield show`  ${itemPath}: ${reason}`;
   if (items.length === 0) return;
   const what = `${count(items.length, "item", "items")}, ${formatSize(totalBytes)}`;
-  const sentence = applied
+  yield applied
     ? `${what}, removed for good.`
     : `${what}. With --apply, prune removes these for good. Nothing brings them back.`;
-  yield* wrap(sentence, page.width);
 }

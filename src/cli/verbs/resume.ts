@@ -22,7 +22,9 @@ For a session of another agent, it prints the command of that agent, such as cla
     const session = operands[0] ?? (await findLatestHere(asking));
     return resumeSession(asking, session, { command: flags.get("--agent-command"), dryRun: flags.has("--dry-run") });
   },
-  print: ({ status, cwd, command }) => (status === null ? [`cd ${quoted(cwd)}`, command.map(quoted).join(" ")] : []),
+  isExact: () => true,
+  print: ({ status, cwd, command }) =>
+    status === null ? [...(cwd === "" ? [] : [`cd ${quoted(cwd)}`]), command.map(quoted).join(" ")] : [],
   status: ({ status }) => status ?? OK,
 });
 

@@ -16,7 +16,7 @@ import {
   shortenPath,
   show,
   toRawPath,
-  wrap,
+  wrapOn,
 } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { defineVerb, FAILURE, OK, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
@@ -85,7 +85,7 @@ export default defineVerb({
     },
     "--until": { value: "time", meaning: "search only up to this time; a day, week or month means its beginning" },
     "--here": HERE_FLAG,
-    "--sessions": { meaning: "print each session once instead of the hits" },
+    "--sessions": { meaning: "print each session once instead of the hits, the one with the best hit first" },
     "--paths": { meaning: "print only the paths of the sessions, one per line" },
     "--count": { meaning: "print only the number of hits or, with --sessions, of sessions" },
     "--limit": { value: "n", meaning: "print at most this many hits or sessions; 50 hits by default" },
@@ -97,6 +97,9 @@ export default defineVerb({
   async run(asking, given) {
     const { flags } = given;
     const params = paramsOf(asking, given);
+    const hasWords = params.query === undefined || params.query.trim() !== "";
+    if (!hasWords && ["--tool", "--file", "--failed"].every((name) => !flags.has(name)))
+      throw new UsageError("The words are empty. Give words, or --tool, --file or --failed.");
     const limit = parsePositive(flags, "--limit");
     if (isWhole(given)) return gathered(asking, params, limit, given);
     const result = await asking.ask("search_sessions", { ...params, limit, cursor: flags.get("--cursor") });
@@ -324,7 +327,7 @@ function* oneHit(
   const shown = escapeLine(line);
   const isPainted = paint("yellow", "x") !== "x";
   const marked = isPainted || !words ? shown : shown.replace(words, (found) => `**${found}**`);
-  for (const part of wrap(marked, Math.max(20, width - INDENT)))
+  for (const part of wrapOn(page, marked, INDENT))
     yield `${" ".repeat(INDENT)}${isPainted && words ? part.replace(words, (found) => paint("yellow", found)) : part}`;
 }
 

@@ -1,8 +1,9 @@
 import { BEFORE_ALL, formatEntry, formatMessage } from "../conversation.ts";
 import { runWithEntry } from "../entries.ts";
 import { parsePositive, UsageError } from "../options.ts";
-import { show, wrap } from "../terminal/text.ts";
+import { shortenId, show } from "../terminal/text.ts";
 import { defineVerb, openNamedSession, type ResultOf } from "../verb.ts";
+import { findLatestHere } from "./resume.ts";
 import { formatNewerVersion } from "./verify.ts";
 
 /** The messages of the context, or the entries of a path, and what there is besides these. */
@@ -18,7 +19,7 @@ export default defineVerb({
   name: "show",
   aliases: ["cat"],
   meaning: "print the conversation as the model sees it",
-  operands: ["<session>"],
+  operands: ["[session]"],
   flags: {
     "--path": {
       meaning:
@@ -34,10 +35,13 @@ export default defineVerb({
     "--limit": { value: "n", meaning: "print at most this many messages or entries, from the oldest on" },
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
-  more: "stats prints the path of a session's file, list --paths those of several.",
-  async run(asking, { operands, flags }) {
-    await openNamedSession(asking, operands[0]);
-    const { diagnostics, entryCount, leafId } = await asking.ask("get_state");
+  more: "Without a session, it prints the one of this directory with the latest message. stats prints the path of a session's file, list --paths those of several.",
+  async run(asking, { operands, flags, took }) {
+    if (took.length > 0 && !/^\d+$/.test(flags.get("--tail") ?? ""))
+      throw new UsageError("--tail took the word after it; put it last, or write --tail=.");
+    const { sessionId } = await openNamedSession(asking, operands[0] ?? (await findLatestHere(asking)));
+    const { diagnostics, entryCount, leafId, sessionName } = await asking.ask("get_state");
+    if (operands.length === 0) asking.say(`This is ${sessionName ?? shortenId(sessionId)}.`);
     // Nothing of a picture but its type is printed, and the data of all of them can be longer than a text can be.
     const images = flags.has("--json") ? undefined : ("reference" as const);
     const tail = parsePositive(flags, "--tail");
@@ -59,7 +63,7 @@ export default defineVerb({
   *print({ messages, entries = [], nextCursor, newer, hasMore }, { flags }, page) {
     const isWhole = flags.has("--full");
     const items = messages ?? entries;
-    if (newer) yield* [...wrap(formatNewerVersion(newer), page.width), ""];
+    if (newer) yield* [formatNewerVersion(newer), ""];
     if (newer && items.length === 0) yield "Nothing in it is known here.";
     else if (items.length === 0) yield hasMore ? BEFORE_ALL : "Nothing was said yet.";
     const cursor = page.paint(

@@ -3,7 +3,7 @@ import { hintAtDirectory } from "../directory-hint.ts";
 import { formatLimits } from "../limits.ts";
 import { CWD_FLAG, HERE_FLAG, parsePositive, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { formatMoney, getWidth, group, pad, show, wrap } from "../terminal/text.ts";
+import { formatMoney, getWidth, group, pad, show } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { drawChart, formatUsageCsv, GROUPS, type GroupName, tabulate } from "../usage-report.ts";
 import { askAbout, defineVerb, type ResultOf, type VerbArguments } from "../verb.ts";
@@ -72,8 +72,7 @@ export default defineVerb({
     const by = groupsOf(given);
     if (flags.has("--csv")) return formatUsageCsv(result, by, page.isTerminal);
     const drawn = flags.has("--chart") ? drawChart(result, by, page) : tabulate(result, by, page);
-    const others = wrap(OTHERS, page.width).map((line) => page.paint("dim", line));
-    return [...drawn, ...formatLimits(result, page), ...others];
+    return [...drawn, ...formatLimits(result, page), page.paint("dim", OTHERS)];
   },
 });
 

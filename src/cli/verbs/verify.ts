@@ -2,7 +2,7 @@
 
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, escapeLine, formatBackupName, shortenId, shortenPath, show, wrap } from "../terminal/text.ts";
+import { count, cutTo, escapeLine, formatBackupName, shortenId, shortenPath, show } from "../terminal/text.ts";
 import { askAbout, DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 import { formatUnreadFiles } from "./doctor.ts";
@@ -87,10 +87,10 @@ function* allLines(
   const rows = [...damaged, ...incomplete];
   for (const { sessionPath, sessionId, name, damage, damageCount, lockedBy, failure, archived } of rows) {
     const id = sessionId === null ? shortenPath(sessionPath, home) : shortenId(sessionId);
-    yield cutTo(name === null ? id : `${id}  ${escapeLine(name)}`, width);
+    yield name === null ? id : cutTo(`${id}  ${escapeLine(name)}`, width);
     const more = damageCount - Math.min(damage.length, MOST_PLACES);
     const places = failure === null ? damage.slice(0, MOST_PLACES).map(formatDamage) : [show`  ${failure}`];
-    for (const place of places) yield* wrap(rewordAsVerbs(place), width);
+    for (const place of places) yield rewordAsVerbs(place);
     if (failure === null && more > 0) yield `  and ${count(more, "more place", "more places")}`;
     if (lockedBy) yield `  Process ${lockedBy.pid} writes to it now; look again when that has ended.`;
     // An id finds only sessions that are listed.
@@ -102,11 +102,8 @@ function* allLines(
   const what = count(total, "session", "sessions");
   const verdict = damaged.length === 0 ? "all sound" : `${damaged.length} damaged`;
   if (incomplete.length === 0) return yield `${what}, ${verdict}.`;
-  yield* wrap(
-    `${what}, ${verdict}; of ${incomplete.length} nothing is lost, but Pi's interface fails on messages that lack ` +
-      "something, which repair adds.",
-    width,
-  );
+  yield `${what}, ${verdict}; of ${incomplete.length} nothing is lost, but Pi's interface fails on messages that lack ` +
+    "something, which repair adds.";
 }
 
 export const repair = defineVerb<ResultOf<"repair_session">>({

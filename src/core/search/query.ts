@@ -338,6 +338,17 @@ export function findBestLine(text: string, folded: string, terms: Query): string
   return cutOut(line, Math.min(at - LINE / 4, line.length - LINE), LINE);
 }
 
+/** Words of a line that says what failed. */
+const FAILURE =
+  /\b(?:[a-z]*error|exception|fatal|panic(?:ked)?|fail(?:ed|ure|s)?|denied|refused|cannot|not found|no such|traceback)\b/i;
+
+/** Returns the first line of a failure's text that says what failed, or else the last one. */
+export function findFailureLine(text: string): string {
+  const lines = text.split("\n").filter((line) => /\S/.test(line));
+  const line = lines.find((one) => FAILURE.test(one)) ?? lines.at(-1) ?? "";
+  return cutOut(line, Math.min(line.search(FAILURE) - LINE / 4, line.length - LINE), LINE);
+}
+
 /** Returns the start of the line with most of the terms, and the first place of a term in it. */
 function bestLine(folded: string, terms: Query): { start: number; place: number } {
   const lines = new Map<number, { start: number; place: number; terms: number }>();

@@ -3,7 +3,15 @@
 import type { SearchPart, SearchRequest } from "../../core/ports/catalog.ts";
 import { getPathEnds, hasFile, normalizeFileName } from "../../core/search/named-files.ts";
 import { getSearchParts, toToolKey } from "../../core/search/parts.ts";
-import { containsTerms, findBestLine, fold, makeSnippet, type Query, type Sought } from "../../core/search/query.ts";
+import {
+  containsTerms,
+  findBestLine,
+  findFailureLine,
+  fold,
+  makeSnippet,
+  type Query,
+  type Sought,
+} from "../../core/search/query.ts";
 import { getTextKind, type IndexedText } from "./documents.ts";
 import { toFileMark, toToolMark } from "./text-index.ts";
 import type { TextKind } from "./text-table.ts";
@@ -89,7 +97,10 @@ export class WantedTexts {
       tool,
       at,
       snippet: makeSnippet(text, folded, this.placed),
-      line: findBestLine(text, folded, this.placed),
+      line:
+        this.request.failed === true && role === "toolResult" && this.placed.length === 0
+          ? findFailureLine(text)
+          : findBestLine(text, folded, this.placed),
     };
   }
 }

@@ -128,12 +128,13 @@ export function findSessionFile(deps: LifecycleDeps, { sessionPath, sessionId }:
   const isOne = new Set(exact.map((file) => getInfo(deps.disk, file)?.size)).size === 1;
   const movable = isOne && purpose ? exact.filter((file) => canMove(deps, file, purpose)) : [];
   if (movable.length === 1) return movable[0];
+  // Of several files with the id, it names the paths.
+  deps.find(id);
   if (exact.length > 1)
     throw new Failure("ambiguous_id", `${exact.length} files have the id ${id}. Name the one you mean by its path.`, {
       sessionId: id,
       matches: exact.length,
     });
-  deps.find(id);
   throw new Failure(
     "ambiguous_id",
     `Moving or deleting a session takes its whole id, and ${id} is only the beginning of one. list_sessions shows them.`,

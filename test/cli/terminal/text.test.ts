@@ -162,3 +162,15 @@ test.each([
     expect((await runVerbHere(place, verb, [])).stdout).toContain(HOSTILE);
   }
 });
+
+test("a path that is wider than the terminal stays whole, and a line that is wrapped keeps its colour", async () => {
+  const path = `/home/me/${"a-long-folder/".repeat(5)}with a space.jsonl`;
+  const word = path.replaceAll(" ", "-");
+  const run = async (): Promise<undefined> => undefined;
+  const print = (): string[] => [`  ${path}`, `It is now at ${word}.`, `\u001b[33m  two words of ${word}\u001b[39m`];
+  const verb: Verb = { name: "tried", meaning: "", operands: [], run, print };
+  const { stdout } = await runVerbHere(temporaryPlace(), verb, [], { terminal: { columns: 20 } });
+  const painted = [`  two words of`, `  ${word}`].map((line) => `\u001b[33m${line}\u001b[39m`);
+  expect(stdout.split("\n")).toEqual([`  ${path}`, "It is now at", `${word}.`, ...painted, ""]);
+  expect((await runVerbHere(temporaryPlace(), verb, [])).stdout.split("\n")).toEqual([...print(), ""]);
+});

@@ -241,33 +241,52 @@ test("a directory without sessions is answered with those below it, or with a si
   const { place, say } = await renamed();
   await say(`
     $ list --cwd .
-    There are no sessions.
-    ! 3 sessions are in directories below it. list --query '${place.cwd}' lists them.
+    ! No session is in {...}, 3 are in directories below it. list --query '${place.cwd}' lists them.
     = 0
     $ archive --cwd 'old ap'
     There are no such sessions.
-    ! Did you mean {...}/old app, with 1 session?
+    ! No session is in {...}. Did you mean {...}/old app, with 1 session?
     = 0
     $ search about --cwd 'old ap'
     Nothing was found. --tools searches the output of tools, too.
-    ! Did you mean {...}/old app, with 1 session?
+    ! No session is in {...}. Did you mean {...}/old app, with 1 session?
     $ stats --cwd 'old ap'
     {...}
-    ! Did you mean {...}/old app, with 1 session?
+    ! No session is in {...}. Did you mean {...}/old app, with 1 session?
     = 0
     $ relocate --from elsewhere/web 'new app'
     No session has the directory {...}/elsewhere/web, or one in it.
-    ! Did you mean {...}/old app/web, with 1 session?
+    ! No session is in {...}. Did you mean {...}/old app/web, with 1 session?
     = 0
     $ list --cwd 'old app' --until 1990
     There are no sessions.
     $ archive --cwd 'old app' --yes ::
     $ list --cwd 'old app'
-    There are no sessions.
     ! 2 sessions of {...}/old app are archived. list --archived --cwd '{...}/old app' lists them.
     = 0
     $ list --archived --cwd 'old app' --until 1990
     There are no archived sessions.`);
+});
+
+test("of two files with one id, a change names the paths", async () => {
+  const { place, one, say } = await renamed();
+  const again = stored(place, "one", [userText("a", null, "about one")], { cwd: "/elsewhere" });
+  for (const verb of ["delete", "archive"]) {
+    const { stderr, status } = await runHere(place, [verb, "one", "--yes"]);
+    expect([verb, status]).toEqual([verb, 1]);
+    for (const path of [one, again]) expect(stderr).toContain(`  ${path.replace(place.home, "~")}  `);
+  }
+  await say("& {one}");
+});
+
+test("--dry-run shows named sessions, too, and changes nothing", async () => {
+  const { one, near, say } = await renamed();
+  await say(`
+    $ delete {one} near kept --dry-run
+    {....}about one{....}about near{....}about kept{....}
+    3 sessions would be deleted.
+    & {one} {near}`);
+  expect([existsSync(one), existsSync(near)]).toEqual([true, true]);
 });
 
 test("Ctrl+C ends a change of many sessions after the current one, says how many stay, and undo takes it back", async () => {

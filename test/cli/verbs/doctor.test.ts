@@ -112,7 +112,7 @@ test("prune moves to the trash what may go, names what stays, and takes a path f
     = 3
     $ prune --apply
     2 leftovers ({...}) moved to the trash. undo brings it back.{...}
-      …/{...}.jsonl.migrated
+      ~/{...}.jsonl.migrated
       The session is in its container. Without this file,{...}
     {...}
         {left}
@@ -169,4 +169,13 @@ test("the trash is shown, and emptied of what is old when that is confirmed", as
     ! Nothing was removed.
     $ prune --trash --older-than 90d --apply --yes :: removed for good\\.$`);
   expect(contentsOf(trash)).toEqual({});
+});
+
+test("an empty file is named by its path, with the way to remove it", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1, { cwd: place.cwd });
+  writeFileSync(file, "");
+  const stdout = expectTame((await runHere(place, ["doctor"], { terminal: { columns: 40 } })).stdout, 40);
+  expect(stdout).toContain(`\n  ${file.replace(place.home, "~")}\n`);
+  expect(stdout.replace(/\s+/g, " ")).toContain("rm <path> removes one");
 });

@@ -63,6 +63,16 @@ test("without a session, the one of this directory in which something was said l
   expect(stderr).toContain(`No session belongs to ${place.cwd}. list shows`);
 });
 
+test("show takes the same one without a session, and says which", async () => {
+  put({ cwd: "/elsewhere" }, "01991f6e-3333-7c3e-b0a4-0242ac120003");
+  const [shown, named] = [
+    await runHere(place, ["show", "--tail", "1"]),
+    await runHere(place, ["show", file, "--tail", "1"]),
+  ];
+  expect([shown.status, shown.stdout]).toEqual([0, named.stdout]);
+  expect([shown.stderr, named.stderr]).toEqual([`This is ${SESSION.slice(0, 13)}.\n`, ""]);
+});
+
 test("the lock is free when the agent starts, and a leaf that only we knew is in the file", SYSTEM, async () => {
   const server = serveHere(["--session", file, "--events", "none"], { place });
   await server.result("append", { entries: [user("later")] });
@@ -97,6 +107,8 @@ test("--dry-run prints what would be done, also without the program, and starts 
   rmSync(pi);
   const { stdout, started, status } = await resume([SESSION, "--dry-run"]);
   expect([stdout, started, status]).toEqual([`cd ${place.cwd}\npi --session ${file}\n`, [], 0]);
+  const narrow = await runHere(place, ["resume", SESSION, "--dry-run"], { terminal: { columns: 40 } });
+  expect(narrow.stdout).toBe(stdout);
   const json = await resume([SESSION, "--dry-run", "--json"]);
   expect(JSON.parse(json.stdout)).toMatchObject({ sessionId: SESSION, sessionPath: file, status: null });
 });
@@ -142,7 +154,7 @@ describe("nothing is started, and a sentence says what to do,", () => {
     expect(other.started[0].args).toEqual([sessionId]);
   });
 
-  test("when it is another agent's, whose own command is named", async () => {
+  test("when it is another agent's, whose own command is printed", async () => {
     const id = "0199aaaa-1111-4222-8333-444455556666";
     const folder = join(place.home, ".claude/projects/-a");
     mkdirSync(folder, { recursive: true });
@@ -150,7 +162,9 @@ describe("nothing is started, and a sentence says what to do,", () => {
     const message = { role: "user", content: "Fix it." };
     const line = JSON.stringify({ ...record, timestamp: "2026-01-24T16:22:26.831Z", message });
     writeFileSync(join(folder, `${id}.jsonl`), `${line}\n`);
-    await refused(`cd ${place.cwd} && claude --resume ${id} goes on with it there. fork `, [id]);
+    const { started, status, stdout, stderr } = await resume([id]);
+    expect([started, status, stdout]).toEqual([[], 0, `cd ${place.cwd}\nclaude --resume ${id}\n`]);
+    expect(stderr).toMatch(/another agent's own file.*fork \w{8} copies it/);
   });
 
   test("when its id could be an option of the agent", () =>

@@ -167,3 +167,16 @@ test("what forks took over is shown once, with the forks, and marked where the o
   rmSync(fork);
   expect(await run("--cwd", "/home/me/01abcdef-7777")).not.toContain("↳ from");
 });
+
+test("without words, a failure shows the line that says what failed, and empty words are a mistake", async () => {
+  const text = "Process exited with code 1\nrunning 12 tests\nAssertionError: 4 is not 5\nCommand exited with code 1";
+  const block = { type: "text", text };
+  const failed = message("toolResult", block, { toolCallId: "c", toolName: "bash", isError: true });
+  put(place, "01eeeeee-5555", chain(at(MARCH, failed)));
+  await say(`
+    $ search --failed --cwd /home/me/01eeeeee-5555
+    01eeeeee {...}
+      {entry}  toolResult: bash{...}
+        AssertionError: 4 is not 5
+    $ search '' !2 The words are empty. Give words, or --tool, --file or --failed.`);
+});

@@ -57,25 +57,25 @@ test("sums months, the latest first, also with weeks and for a spreadsheet", asy
 test("is a table by day, the latest first, or by model, project and session, from one day to another", async () => {
   await say(120)(`
     $ stats
-    DAY         MSGS  INPUT  OUTPUT  CACHE READ  TOKENS    COST
-    2026-01-26     1  2,000       1           9   2,010   $0.25
-    2026-01-24     3  4,000       3          27   4,030  $11.50
-    total          4  6,000       4          36   6,040  $11.75
+    DAY         ANSWERS  INPUT  OUTPUT  CACHE READ  TOKENS    COST
+    2026-01-26        1  2,000       1           9   2,010   $0.25
+    2026-01-24        3  4,000       3          27   4,030  $11.50
+    total             4  6,000       4          36   6,040  $11.75
     The cost of 1 message is not known and counts as $0: anthropic/llama (1).
     Only Pi's sessions count; list --agents --sort cost has those of other agents.
     $ stats --by week
-    WEEK OF     MSGS {...}
-    2026-01-26     1 {...}
-    2026-01-19     3 {...}
+    WEEK OF     ANSWERS {...}
+    2026-01-26        1 {...}
+    2026-01-19        3 {...}
     total {....}
     $ stats --by week,day --json | rows[].week
     ["2026-01-26","2026-01-19"]
     $ stats --by 'project, model'
-    PROJECT {...} MODEL {...} MSGS {...}
+    PROJECT {...} MODEL {...} ANSWERS {...}
     /home/me/=other {...} anthropic/opus {...} 1 {...}$10.00
     {....}
     $ stats --by session --limit 1
-    SESSION {...} ID {...} MSGS{...}
+    SESSION {...} ID {...} ANSWERS{...}
     {...}한국어{...} two {...} 2 {...}$10.00
     total {...}$11.75
     1 more row: --all shows them.
@@ -97,7 +97,9 @@ acrossTiers(test, [40, 20, 80, 200, 400])("fits %i columns, and does nothing to 
   put(place, "x".repeat(60), ["2026-01-01 1e14"], "/w".repeat(60), "很长".repeat(60));
   const options = { terminal: { columns }, variables: { NO_COLOR: "1" } };
   for (const how of ["", "--chart", "--chart --plain", "--by day,model,project,session"]) {
-    const text = expectTame((await printed(how, options)).trimEnd(), columns, how);
+    // Screen readers get lines in full.
+    const width = how.includes("--plain") ? undefined : columns;
+    const text = expectTame((await printed(how, options)).trimEnd(), width, how);
     expect(text.split("\n").length).toBeGreaterThan(4);
     expect(text.replace(/\s+/g, " ")).toMatch(/ list --agents --sort cost has those of other agents\.$/);
     if (columns >= 40) expect(text).toMatch(/total .*\$100,000,000,000,011\.75/);

@@ -23,6 +23,26 @@ test("the model, the level and the summary are those of the end", () => {
   expect(spoken?.message).toMatchObject({ model: "gpt-5-codex" });
 });
 
+test.each([
+  ["Chunk ID: 1a2b3c\nWall time: 0.2 seconds\nProcess exited with code 1\nOutput:\nno", true],
+  ["Exit code: 101\nWall time: 2 seconds\nOutput:\nno", true],
+  [JSON.stringify({ output: "no", metadata: { exit_code: 1, duration_seconds: 0.1 } }), true],
+  ["Exit code: 0\nWall time: 2 seconds\nOutput:\nExit code: 1", false],
+  ["Process exited with code 0\nOutput:\nProcess exited with code 1", false],
+  ["It says Exit code: 1", false],
+  [JSON.stringify({ output: "yes", metadata: { exit_code: 0 } }), false],
+  ['{"no": JSON', false],
+])("a command failed if Codex's words around its output say so: %j", (output, isError) => {
+  const w = new CodexWriter();
+  w.ask("Run it");
+  w.item("function_call", { name: "shell", arguments: "{}", call_id: "call_1" });
+  w.item("function_call_output", { call_id: "call_1", output });
+  const results = entriesOf(foreignSession(w.text, CODEX_FILE)).map(
+    ({ message }) => message as Record<string, unknown>,
+  );
+  expect(results.find((message) => message?.role === "toolResult")).toMatchObject({ toolName: "shell", isError });
+});
+
 /** Returns the id of a thread, which has the day of its creation. */
 function threadId(n: number): string {
   return `0199448c-8400-7000-8000-${String(n).padStart(12, "0")}`;

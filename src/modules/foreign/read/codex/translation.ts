@@ -152,10 +152,9 @@ export class CodexTranslation implements Translation {
     }
     const output = parseCodexOutput(item);
     if (!output) return this.raw(source, kind);
-    const { callId: toolCallId, content } = output;
+    const { callId: toolCallId, content, hasFailed } = output;
     const toolName = this.toolNames.get(toolCallId) ?? "";
-    const isError = item.success === false;
-    const answer = { toolCallId, toolName, content, isError, at: this.time };
+    const answer = { toolCallId, toolName, content, isError: hasFailed, at: this.time };
     this.note(item, this.turns.result(this.nativeId(source), answer));
     return { kind, fidelity: "preserved" };
   }
@@ -410,13 +409,46 @@ function parseCodexCall(item: JsonObject): CodexCall | undefined {
   return undefined;
 }
 
-/** Returns the parts of a tool's answer, for an item that is one. */
-function parseCodexOutput(item: JsonObject): { readonly callId: string; readonly content: JsonObject[] } | undefined {
+/** A tool's answer. */
+interface CodexOutput {
+  readonly callId: string;
+  readonly content: JsonObject[];
+  readonly hasFailed: boolean;
+}
+
+/** Returns the tool's answer that an item is; undefined for any other item. */
+function parseCodexOutput(item: JsonObject): CodexOutput | undefined {
   const { type } = item;
   if (typeof type !== "string" || !type.endsWith("_output")) return undefined;
   const { output = item.tools } = item;
   const content = Array.isArray(output) || typeof output === "string" ? output : JSON.stringify(output ?? "");
-  return { callId: toText(item.call_id) ?? "", content: toCodexBlocks(content) };
+  const blocks = toCodexBlocks(content);
+  const status = item.success === undefined ? findExitCode(toText(blocks[0]?.text) ?? "") : 0;
+  return { callId: toText(item.call_id) ?? "", content: blocks, hasFailed: item.success === false || status !== 0 };
+}
+
+/** Lines of Codex's head before the output of a command. */
+const HEAD_LINES = 6;
+/** Characters of an output of Codex's oldest form that are parsed. */
+const MOST_PARSED = 1 << 20;
+
+/**
+ * Returns the exit code of a command by what Codex writes around its output: a head up to `Output:`, or in old versions
+ * JSON with it in `metadata`. Without one, returns 0.
+ */
+function findExitCode(text: string): number {
+  if (text.startsWith("{") && text.length <= MOST_PARSED) {
+    const value = argumentsIn(text);
+    const code = isObject(value) && isObject(value.metadata) ? value.metadata.exit_code : 0;
+    return typeof code === "number" ? code : 0;
+  }
+  const lines = text.slice(0, 1000).split("\n", HEAD_LINES);
+  const end = lines.findIndex((line) => line.startsWith("Output:"));
+  for (const line of lines.slice(0, end < 0 ? HEAD_LINES : end)) {
+    const [, code] = /^(?:Exit code: |Process exited with code )(-?\d+)$/.exec(line.trimEnd()) ?? [];
+    if (code !== undefined) return Number(code);
+  }
+  return 0;
 }
 
 /** Returns the value of arguments, which are JSON text. A text that is no JSON stays as it is. */
