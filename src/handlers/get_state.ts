@@ -28,7 +28,7 @@ export const stateResult = () =>
     persisted: z
       .boolean()
       .describe(
-        "whether the session exists on disk; it does from the first appended entry on, with --fleet from the first acknowledged one on",
+        "whether the session exists on disk; it does from the first append on, with --fleet from the first acknowledged one on; until then, what set_model, set_thinking_level and set_session_name set is only in memory",
       ),
     readOnly: z
       .boolean()
