@@ -282,6 +282,8 @@ test.each<[path: string, draft: Json, meant: string]>([
   ["content.0.type", asked({ type: "image_url", image_url: {} }), 'image ({"type":"image","data":"<base64>"'],
   ["content.0", asked({ type: "image", source: SOURCE }), '{"type":"image","data":"<base64>","mimeType":"image/png"}'],
   ["content.0.data", asked({ ...IMAGE, data: "data:image/png;base64,AA==" }), "base64"],
+  ["content.0.data", asked({ ...IMAGE, data: "@@@ not base64" }), "base64"],
+  ["content.0.type", said("assistant", [IMAGE]), "no images in assistant messages"],
   ["content.0.type", asked({ type: "input_text", text: "x" }), "Did you mean text"],
   ["content.0.type", answered({ type: "toolcall" }), "Did you mean toolCall"],
   ["content.0.type", asked({ type: "hologram" }), "Pi knows no block hologram"],
