@@ -99,14 +99,14 @@ function newestOfGroups(history: History, operations: readonly Operation[]): Ope
 }
 
 /** The operations, and what rows tell about them. */
-interface Facts {
+interface RowFacts {
   readonly workspace: Workspace;
   readonly history: History;
   readonly isGone: ReturnType<typeof makeGoneTest>;
 }
 
 /** Returns the row of a group; of an operation that is alone, its own. */
-function groupRow(facts: Facts, newest: Operation): z.input<typeof row> {
+function groupRow(facts: RowFacts, newest: Operation): z.input<typeof row> {
   const { history } = facts;
   const { lifeCycle } = facts.workspace.stores;
   const members = history.groupOf(newest).filter(({ sessionPath }) => lifeCycle.isAllowed(sessionPath));
@@ -123,7 +123,7 @@ function groupRow(facts: Facts, newest: Operation): z.input<typeof row> {
   return { ...shown, operationId: first.id, at: newest.at, text, size: rows.length, undone };
 }
 
-function rowOf({ workspace: { stores }, history, isGone }: Facts, operation: Operation): z.input<typeof row> {
+function rowOf({ workspace: { stores }, history, isGone }: RowFacts, operation: Operation): z.input<typeof row> {
   const { id: operationId, at, kind, sessionId, sessionPath, name, text, stage, final, step } = operation;
   const undone = history.undoneBy(operation);
   const [first, second] = history.groupOf(operation);
