@@ -86,7 +86,7 @@ export default defineCommand({
         ? makeTextDraft(bytes, range, value)
         : makeTextDraft(text, { start: 0, end: text.length }, value);
     });
-    const { ids, oldLeafId, branchChanged } = appendRecorded(context, drafts, params.entries);
+    const { ids, oldLeafId, branchChanged } = appendRecorded(context, drafts, params.entries, false);
     if (branchChanged) context.notify("session_tree", { newLeafId: session.leafId, oldLeafId });
     return { entryIds: ids, leafId: session.leafId, ...warningsOf(params.entries) };
   },

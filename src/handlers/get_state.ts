@@ -28,9 +28,13 @@ export const stateResult = () =>
     persisted: z
       .boolean()
       .describe(
-        "whether the session exists on disk; it does from the first appended entry on, with --fleet from the first acknowledged one on",
+        "whether the session exists on disk; it does from the first append on, with --fleet from the first acknowledged one on; until then, what set_model, set_thinking_level and set_session_name set is only in memory",
       ),
-    readOnly: z.boolean().describe("whether a write fails; with lockedBy, a write first tries to join that process"),
+    readOnly: z
+      .boolean()
+      .describe(
+        "whether a write fails; with lockedBy, a write first tries to join that process, unless the session was opened with readOnly",
+      ),
     lockedBy: holder().optional().describe("the process that has the lock, until this server has joined it"),
     holder: z
       .object({ epoch: z.number().int(), client: z.string(), pid: z.number() })

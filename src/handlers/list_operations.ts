@@ -8,7 +8,7 @@ import { defineCommand } from "./shared/command.ts";
 import { findPageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
 import { anySessionPath, cursor, exampleId, limit, nextCursor } from "./shared/shapes.ts";
-import { makeUndoFilter } from "./shared/undo-redo.ts";
+import { makeGoneTest, makeUndoFilter } from "./shared/undo-redo.ts";
 
 const row = z.object({
   operationId: z.string(),
@@ -78,7 +78,8 @@ export default defineCommand({
     const start = cursor === undefined ? 0 : found.findIndex(({ id }) => id === cursor) + 1;
     if (cursor !== undefined && start === 0) throw new Failure("cursor_expired", undefined, { cursor });
     const rest = found.slice(start, limit === undefined ? undefined : start + limit);
-    const rows = rest.map((operation) => (grouped ? groupRow : rowOf)(workspace, history, operation));
+    const facts = { workspace, history, isGone: makeGoneTest(workspace.stores, history) };
+    const rows = rest.map((operation) => (grouped ? groupRow : rowOf)(facts, operation));
     const past = findPageEnd(context, limit, rows.length, 0, (i) => toBytes(JSON.stringify(rows[i])));
     return {
       operations: rows.slice(0, past),
@@ -97,12 +98,20 @@ function newestOfGroups(history: History, operations: readonly Operation[]): Ope
   return [...newest.values()];
 }
 
+/** The operations, and what rows tell about them. */
+interface RowFacts {
+  readonly workspace: Workspace;
+  readonly history: History;
+  readonly isGone: ReturnType<typeof makeGoneTest>;
+}
+
 /** Returns the row of a group; of an operation that is alone, its own. */
-function groupRow(workspace: Workspace, history: History, newest: Operation): z.input<typeof row> {
-  const { lifeCycle } = workspace.stores;
+function groupRow(facts: RowFacts, newest: Operation): z.input<typeof row> {
+  const { history } = facts;
+  const { lifeCycle } = facts.workspace.stores;
   const members = history.groupOf(newest).filter(({ sessionPath }) => lifeCycle.isAllowed(sessionPath));
-  if (members.length < 2) return rowOf(workspace, history, newest);
-  const rows = members.map((operation) => rowOf(workspace, history, operation));
+  if (members.length < 2) return rowOf(facts, newest);
+  const rows = members.map((operation) => rowOf(facts, operation));
   // It can be taken back as long as one of them can, and counts as undone when all are.
   const shown =
     rows.find(({ canUndo }) => canUndo) ?? rows.find(({ undoneBy }) => undoneBy === undefined) ?? rows[rows.length - 1];
@@ -114,7 +123,7 @@ function groupRow(workspace: Workspace, history: History, newest: Operation): z.
   return { ...shown, operationId: first.id, at: newest.at, text, size: rows.length, undone };
 }
 
-function rowOf({ stores }: Workspace, history: History, operation: Operation): z.input<typeof row> {
+function rowOf({ workspace: { stores }, history, isGone }: RowFacts, operation: Operation): z.input<typeof row> {
   const { id: operationId, at, kind, sessionId, sessionPath, name, text, stage, final, step } = operation;
   const undone = history.undoneBy(operation);
   const [first, second] = history.groupOf(operation);
@@ -124,6 +133,8 @@ function rowOf({ stores }: Workspace, history: History, operation: Operation): z
   const latest = history.latest(operation);
   if (stores.lifeCycle.isLost(latest))
     return { ...listed, canUndo: false, reason: "The trash does not have it any more." };
+  if (isGone(operation))
+    return { ...listed, canUndo: false, reason: "Its session was deleted since, and the trash does not have it." };
   if (latest !== operation && kind !== "undo" && kind !== "redo") return { ...listed, canUndo: true };
   if (latest !== operation) return { ...listed, canUndo: false, reason: "A later operation goes on from it." };
   if (step === undefined) return { ...listed, canUndo: false, reason: "It has no way back." };

@@ -20,7 +20,12 @@ export default defineCommand({
       .describe(
         "or the session's id, or an unambiguous beginning of it; of another agent's, one of 4 characters or more",
       ),
-    readOnly: z.boolean().optional().describe("only read: other programs write to it"),
+    readOnly: z
+      .boolean()
+      .optional()
+      .describe(
+        "only read: other programs write to it, and commands of this host that would change it fail with read_only; a session that is open already stays as it was opened, and the reply says how",
+      ),
     ...leafParams,
   },
   result: () => z.object(openedResult),

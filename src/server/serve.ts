@@ -115,8 +115,17 @@ async function findOrCreate(workspace: Workspace, sessionId: string | undefined,
   const make = (): Session => workspace.create({ ...wanted, isOfDirectory: true });
   if (sessionId === undefined) return make();
   if (!workspace.stores.arrive) {
-    const sessionPath = workspace.stores.findOf(workspace.cwd, sessionId);
-    return sessionPath === undefined ? make() : workspace.opened({ sessionPath });
+    const find = (): string | undefined => workspace.stores.findOf(workspace.cwd, sessionId);
+    let sessionPath = find();
+    if (sessionPath === undefined)
+      try {
+        return make();
+      } catch (error) {
+        // Another process may have made it since the look.
+        if (error instanceof Failure && error.name === "already_exists") sessionPath = find();
+        if (sessionPath === undefined) throw error;
+      }
+    return workspace.opened({ sessionPath });
   }
   try {
     return await workspace.opened({ sessionId, isWhole: true });

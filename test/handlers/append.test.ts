@@ -1,6 +1,6 @@
 /** Appending entries: where they go, that their bytes are stored as they were sent, and what hosts are warned of. */
 
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { append, conversation, restarted, resultOfText } from "../support/asking.ts";
@@ -47,6 +47,30 @@ test("a folder is made with the first entry, for its owner only", async () => {
   await append(server, user("a"));
   expect([sessionFile, dirname(sessionFile)].map((path) => statSync(path).mode & 0o777)).toEqual([0o600, 0o700]);
 });
+
+const SETTINGS: Json[] = [
+  { type: "session_info", name: "named" },
+  { type: "model_change", provider: "p", modelId: "m" },
+  { type: "thinking_level_change", thinkingLevel: "high" },
+];
+
+acrossTiers(test, ["jsonl", "v2"])(
+  "all that is acknowledged is stored, also if it only sets the session up (%s)",
+  async (store) => {
+    for (const entries of [...SETTINGS.map((one) => [one]), SETTINGS]) {
+      const server = quiet("--store", store);
+      await server.result("set_session_name", { name: "before" });
+      const { sessionFile, persisted } = await server.result("get_state");
+      expect([persisted, existsSync(sessionFile)]).toEqual([false, false]);
+      const { entryIds } = await server.result("append", { entries });
+      expect(await server.result("get_state")).toMatchObject({ persisted: true });
+      const reader = serveHere(["--session", sessionFile, "--read-only", "--events", "none"], { place: server.place });
+      const read = (await reader.result("get_entries")).entries;
+      expect(read.map(({ id }: Json) => id).slice(-entryIds.length)).toEqual(entryIds);
+      expect(read).toHaveLength(entries.length + 1);
+    }
+  },
+);
 
 test("10,000 entries may come at once, more may not", SYSTEM, async () => {
   const entries = Array.from({ length: 10_000 }, (_, i) => user(`${i}`));
@@ -258,6 +282,8 @@ test.each<[path: string, draft: Json, meant: string]>([
   ["content.0.type", asked({ type: "image_url", image_url: {} }), 'image ({"type":"image","data":"<base64>"'],
   ["content.0", asked({ type: "image", source: SOURCE }), '{"type":"image","data":"<base64>","mimeType":"image/png"}'],
   ["content.0.data", asked({ ...IMAGE, data: "data:image/png;base64,AA==" }), "base64"],
+  ["content.0.data", asked({ ...IMAGE, data: "@@@ not base64" }), "base64"],
+  ["content.0.type", said("assistant", [IMAGE]), "no images in assistant messages"],
   ["content.0.type", asked({ type: "input_text", text: "x" }), "Did you mean text"],
   ["content.0.type", answered({ type: "toolcall" }), "Did you mean toolCall"],
   ["content.0.type", asked({ type: "hologram" }), "Pi knows no block hologram"],

@@ -206,6 +206,16 @@ function isReachable(path: string): boolean {
   return true;
 }
 
+test("a lock of a session that is nowhere here is named by its own file", async () => {
+  const { place, server } = world();
+  await server.result("list_sessions");
+  const path = join(place.state, "locks", "1-123456.lock");
+  put(path, JSON.stringify({ client: "dead", pid: DEAD, since: "2026-01-01T00:00:00Z", host: hostname() }));
+  const { locks, fixes } = await health(server);
+  expect(locks).toMatchObject([{ sessionPath: null, sessionId: null, isStale: true, holder: { pid: DEAD } }]);
+  expect(fixes).toMatchObject([{ kind: "stale_locks", path }]);
+});
+
 test.skipIf(process.platform === "win32")("what others can read is told, and our state folder closed", async () => {
   const { place, server, file } = world();
   await server.result("list_sessions");

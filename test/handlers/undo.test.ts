@@ -219,6 +219,32 @@ describe("whole sessions", () => {
     expect((await server.result("undo", { operationId: data.next.operationId })).kind).toBe("archive");
   });
 
+  test.each(["for good", "to a trash that was emptied"])(
+    "the operations of a session that was deleted %s are neither offered nor advised, and the others are",
+    async (how) => {
+      const { server, files } = library(2);
+      await server.result("set_session_name", { sessionPath: files[0], name: "gone" });
+      for (const method of ["delete_session", "restore_session", "delete_session", "undo", "archive_session"])
+        await server.result(method, one);
+      await server.result("set_session_name", { sessionPath: files[1], name: "kept" });
+      expect((await operations(server, one)).filter(({ canUndo }) => canUndo).map(({ kind }) => kind)).toContain(
+        "rename",
+      );
+      await server.result("delete_session", { ...one, permanent: how === "for good" });
+      await server.result("empty_trash");
+      const offered = (await operations(server)).filter(({ canUndo }) => canUndo);
+      expect(offered.map(({ sessionId }) => sessionId)).toEqual([two.sessionId]);
+      const { data, message } = await server.failure("undo", one);
+      expect(data.next).toBeUndefined();
+      expect(message.includes("Nothing else of this session can be undone.")).toBe(how === "for good");
+      for (const { operationId } of await operations(server, one)) {
+        const { next } = (await server.failure("undo", { ...one, operationId })).data;
+        expect(next, operationId).toBeUndefined();
+      }
+      expect((await server.failure("undo")).data.next).toMatchObject(two);
+    },
+  );
+
   test("what cannot be taken back any more names the next older one, so that undo gets further back", async () => {
     const { server, files } = library(3);
     await server.result("set_session_name", { sessionPath: files[2], name: "kept" });

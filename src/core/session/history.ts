@@ -57,6 +57,8 @@ export class History {
   private readonly byId = new Map<string, Operation>();
   /** Operations that belong together, the oldest first, by the id of the first. */
   private readonly groups = new Map<string, Operation[]>();
+  /** The last deletion of each session that no operation brought back, by the session's id. */
+  private readonly deletions = new Map<string, Operation>();
 
   constructor(lines: Iterable<unknown>) {
     this.operations = gathered(lines);
@@ -64,6 +66,8 @@ export class History {
       addTo(this.chains, operation.of ?? operation.id, operation);
       addTo(this.groups, operation.group ?? operation.id, operation);
       this.byId.set(operation.id, operation);
+      if (operation.step?.do === "trash") this.deletions.set(operation.sessionId, operation);
+      else if (operation.step?.do === "appear") this.deletions.delete(operation.sessionId);
     }
   }
 
@@ -108,6 +112,11 @@ export class History {
   /** Returns the latest undo or redo of an operation, else the operation itself. */
   latest({ id, of }: Operation): Operation {
     return (this.chains.get(of ?? id) as Operation[]).at(-1) as Operation;
+  }
+
+  /** Returns the deletion of the session of an operation, or one of its undos and redos, if it is in effect. */
+  deletionOf({ sessionId }: Operation): Operation | undefined {
+    return this.deletions.get(sessionId);
   }
 
   /** Returns the operations that belong together with one, itself among them, the oldest first. */

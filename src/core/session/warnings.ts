@@ -45,6 +45,9 @@ const OTHER_BLOCKS: Readonly<Record<string, string>> = {
 const MOST_OF_BLOCKS = 10;
 /** Characters of a name that a warning repeats. */
 const SHOWN = 40;
+/** Characters of an image's data that are checked. */
+const CHECKED = 256;
+const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
 interface Doubt {
   readonly path: string;
@@ -108,16 +111,16 @@ function messageDoubts(message: ObjectValue): BadParams["issues"] {
     warn("tool_calls", `Pi reads tool calls from blocks of the content, and none from here: ${CALL}.`);
   if ((role === "assistant" || role === "toolResult") && typeof content === "string")
     warn("content", "Pi reads a list of blocks here; the text is stored as one text block.");
-  addBlockDoubts(doubts, content, "message.");
+  addBlockDoubts(doubts, content, "message.", role);
   return doubts;
 }
 
 /** Adds the doubtful members of the blocks of a content, which is below that path. */
-function addBlockDoubts(doubts: Doubt[], content: unknown, above: string): void {
+function addBlockDoubts(doubts: Doubt[], content: unknown, above: string, role?: string): void {
   if (!Array.isArray(content)) return;
   let count = 0;
   for (let i = 0; i < content.length; i++) {
-    const doubt = blockDoubt(content[i]);
+    const doubt = blockDoubt(content[i], role);
     if (doubt === undefined || ++count > MOST_OF_BLOCKS) continue;
     const [member, message] = doubt;
     doubts.push({ path: `${above}content.${i}${member === "" ? "" : "."}${member}`, message });
@@ -130,7 +133,7 @@ function addBlockDoubts(doubts: Doubt[], content: unknown, above: string): void 
 type BlockDoubt = readonly [member: string, message: string];
 
 /** Returns the first doubtful member of a block. In blocks that Pi writes it only looks at members. */
-function blockDoubt(block: ObjectValue): BlockDoubt | undefined {
+function blockDoubt(block: ObjectValue, role?: string): BlockDoubt | undefined {
   const { type } = block;
   if (type === "text")
     return typeof block.text === "string"
@@ -141,7 +144,10 @@ function blockDoubt(block: ObjectValue): BlockDoubt | undefined {
     if (typeof block.thinking === "string") return undefined;
     return ["thinking", `The text of a thinking block is in its member thinking: ${THINKING}.`];
   }
-  return type === "image" ? imageDoubt(block) : unknownBlock(String(type));
+  if (type !== "image") return unknownBlock(String(type));
+  if (role === "assistant")
+    return ["type", "Pi reads no images in assistant messages; its model does not see this one."];
+  return imageDoubt(block);
 }
 
 function callDoubt({ id, name, arguments: given }: ObjectValue): BlockDoubt | undefined {
@@ -154,7 +160,8 @@ function callDoubt({ id, name, arguments: given }: ObjectValue): BlockDoubt | un
 function imageDoubt({ data, mimeType }: ObjectValue): BlockDoubt | undefined {
   if (data === undefined || typeof mimeType !== "string")
     return ["", `Pi reads an image from data and mimeType: ${IMAGE}.`];
-  if (typeof data !== "string" || !data.startsWith("data:")) return undefined;
+  // Its beginning is enough: an image may have many megabytes.
+  if (typeof data !== "string" || BASE64.test(data.slice(0, CHECKED))) return undefined;
   return ["data", "The data of an image are its base64 text, without the data: and the type before it."];
 }
 

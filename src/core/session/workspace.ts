@@ -48,6 +48,8 @@ export class Workspace {
   private readonly forks = new WeakMap<Log, string>();
   /** Sessions that were opened to be read only. */
   private readonly readers = new WeakSet<Session>();
+  /** Sessions that were made because none of their directory had the id, and the number of entries that set them up. */
+  private readonly ofDirectory = new WeakMap<Session, number>();
   private absence = new Failure("no_session");
   /** Times of the folders' creation for sessions without a file. */
   private readonly folderPrepared = new WeakMap<Session, number>();
@@ -190,7 +192,26 @@ export class Workspace {
         sessionPath: session.file,
       });
     if (wanted.name !== undefined) session.append([makeDraft("session_info", { name: toSessionName(wanted.name) })]);
+    if (wanted.isOfDirectory && wanted.id !== undefined) this.ofDirectory.set(session, session.log.nodes.count);
     return session;
+  }
+
+  /**
+   * Has a session that was made because none of its directory had the id go on as the one that another process has stored
+   * with it since. It drops only the entries that set it up. Returns whether it goes on so.
+   */
+  goesOnAsStored(session: Session): boolean {
+    if (!this.mayGoOnAsStored(session)) return false;
+    const stored = this.stores.findOf(session.cwd, session.id);
+    if (stored === undefined) return false;
+    session.externalChanges.rebase(this.stores.open(stored), { isRepair: true, follows: true });
+    return true;
+  }
+
+  /** Returns whether a session has nothing that would be lost if it went on as the stored one with its id. */
+  mayGoOnAsStored(session: Session): boolean {
+    const { persisted, nodes } = session.log;
+    return !persisted && nodes.count === this.ofDirectory.get(session);
   }
 
   /** Throws already_exists if a session has this id, open or stored. */

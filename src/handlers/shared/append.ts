@@ -37,9 +37,9 @@ export function requireTypes(context: CommandContext, entryIds: readonly string[
   ]);
 }
 
-/** Appends drafts and notifies the host. Throws what Session.append throws. */
-export function appendEntries(context: CommandContext, drafts: readonly Draft[]): Appended {
-  const appended = context.session.append(drafts, context.key);
+/** Appends drafts, as Session.append does, and notifies the host. Throws what that throws. */
+export function appendEntries(context: CommandContext, drafts: readonly Draft[], defer?: boolean): Appended {
+  const appended = context.session.append(drafts, context.key, defer);
   notifyAppended(context, context.session, appended.ids);
   if (drafts.some(({ type }) => type === "session_info"))
     context.notify("session_info_changed", { name: context.session.name });
@@ -51,9 +51,10 @@ export function appendRecorded(
   context: CommandContext,
   drafts: readonly Draft[],
   entries: Parameters<typeof captureSettings>[1],
+  defer?: boolean,
 ): Appended {
   const before = captureSettings(context.session, entries);
-  const appended = appendEntries(context, drafts);
+  const appended = appendEntries(context, drafts, defer);
   noteSettings(context.session, before, appended.ids);
   return appended;
 }

@@ -22,7 +22,8 @@ export const eventDeclarations = {
     },
   },
   session_shutdown: {
-    summary: "The current session is being left.",
+    summary:
+      "The current session is being left: for another one, or after shutdown or exit. No event reports another end of the server.",
     payload: { reason: z.enum(["quit", "new", "resume", "fork"]), targetSessionFile: file.optional() },
   },
   session_tree: {
@@ -59,7 +60,9 @@ export const eventDeclarations = {
         ),
       entries: typeStored(z.array(entry))
         .optional()
-        .describe("when another process wrote them and they can be read; otherwise get_entry can read them later"),
+        .describe(
+          "of foreign ones, if they can be read, and of those of a peer that were found after its holder had ended; get_entry reads all others, such as each that a peer has just written",
+        ),
       durability: z
         .literal("local")
         .optional()

@@ -5,6 +5,7 @@ import { Failure, type FailureName } from "../../core/failure.ts";
 import type { Draft } from "../../core/format/entry.ts";
 import type { TakingBack } from "../../core/ports/lifecycle.ts";
 import { OPERATION_KINDS, type Operation, type SessionChange } from "../../core/ports/operations.ts";
+import type { Stores } from "../../core/ports/stores.ts";
 import { isUnknownTo, takeBackChange } from "../../core/session/changes.ts";
 import { formatGroup, getPathAfter, History, quoteText, toConflictFailure } from "../../core/session/history.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -237,12 +238,26 @@ function findWayBack(
   counts: (one: Operation) => boolean,
 ): Operation | undefined {
   const { lifeCycle } = stores;
+  const isGone = makeGoneTest(stores, history);
   const hasWayBack = (latest: Operation): boolean => {
     const { step } = latest;
-    if (lifeCycle.isBack(latest) || lifeCycle.isLost(latest)) return false;
+    if (isGone(latest) || lifeCycle.isBack(latest) || lifeCycle.isLost(latest)) return false;
     return step?.do !== "change" || stores.exists(history.pathNow(latest) ?? step.path);
   };
   return history.nextToUndo((one) => counts(one) && hasWayBack(history.latest(one)));
+}
+
+/** Returns a test for operations whose session was deleted since, and is not in the server's trash any more. */
+export function makeGoneTest({ lifeCycle }: Stores, history: History): (operation: Operation) => boolean {
+  // Looking for a lost session reads the whole trash.
+  const known = new Map<Operation, boolean>();
+  return (operation) => {
+    const deletion = history.deletionOf(operation);
+    if (deletion === undefined) return false;
+    const isGone = known.get(deletion) ?? lifeCycle.isLost(deletion);
+    known.set(deletion, isGone);
+    return isGone;
+  };
 }
 
 /** Returns the facts about the operation that a failure advises to undo. */
@@ -301,7 +316,7 @@ function chosen(workspace: Workspace, history: History, wanted: WantedOperation,
   const named = wanted.operationId === undefined ? undefined : history.find(wanted.operationId);
   if (named && !counts(named)) throw new Failure("operation_not_found", undefined, { operationId: wanted.operationId });
   const found = named ?? (direction === "undo" ? history.nextToUndo(counts) : history.nextToRedo(counts));
-  if (!named && direction === "undo") requireLast(workspace, history, counts);
+  if (!named && direction === "undo") requireLast(workspace, history, counts, wanted);
   if (!found)
     throw new Failure(
       "operation_not_found",
@@ -324,14 +339,19 @@ function chosen(workspace: Workspace, history: History, wanted: WantedOperation,
 }
 
 /** Throws cannot_undo where the last operation has no way back: an older one is taken back only if it is named. */
-function requireLast(workspace: Workspace, history: History, counts: (one: Operation) => boolean): void {
+function requireLast(
+  workspace: Workspace,
+  history: History,
+  counts: (one: Operation) => boolean,
+  { sessionPath, sessionId }: WantedOperation,
+): void {
   const last = history.newest(counts);
   if (last?.final === undefined) return;
   const next = findWayBack(workspace, history, counts);
   if (next && history.groupOf(last).includes(next)) return;
   const after = next
     ? `The newest that can be undone is ${next.id}: ${next.text} Undo that by its id.`
-    : "Nothing else can be undone.";
+    : `Nothing else${(sessionPath ?? sessionId) === undefined ? "" : " of this session"} can be undone.`;
   const sentence = `The last operation cannot be undone: ${last.text} ${last.final} ${after}`;
   throw new Failure("cannot_undo", sentence, { operationId: last.id, ...(next && { next: toNext(next) }) });
 }

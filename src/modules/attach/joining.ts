@@ -42,8 +42,10 @@ export class Attaching {
   /**
    * Joins a session whose lock another process has. Resolves to undefined if that fails; never rejects. A call that
    * needs the session (`isAsked`) tries again after an attempt without one: the holder may have been exiting then.
+   * A session that is only read is not joined: its holder would run the writes of this process.
    */
   join(session: Session, isAsked = true): Promise<Attachment | undefined> {
+    if (session.log.readOnly?.name === "read_only") return Promise.resolve(undefined);
     const known = this.attachments.get(session);
     if (known) return Promise.resolve(known);
     const running = this.joining.get(session);

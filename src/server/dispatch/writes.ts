@@ -36,6 +36,15 @@ interface WriteAttempt {
   isFetched: boolean;
 }
 
+/** Looks for the session that another process is about to name, and milliseconds between them. */
+const MOST_LOOKS = 20;
+const BETWEEN_LOOKS = 10;
+
+/** Returns whether another program has taken the path or the id of a new session. */
+function isTaken(error: unknown): error is Failure {
+  return error instanceof Failure && error.name === "already_exists";
+}
+
 /** Returns the session of a write, which a guest sees at a head. */
 function getSession({ call, context }: WriteAttempt): Session {
   return call.target ?? context.session;
@@ -66,11 +75,27 @@ export class Writes {
     try {
       return step();
     } catch (error) {
+      if (isTaken(error) && context.workspace.mayGoOnAsStored(getSession(attempt))) {
+        events.length = length;
+        return this.goOnAsStored(attempt, error);
+      }
       const fetching = isFetched ? undefined : fetchLostCopy(getSession(attempt), context.workspace.stores, error);
       if (!fetching) throw error;
       events.length = length;
       return fetching.then(() => this.again(attempt, { askedLog: undefined, isFetched: true }));
     }
+  }
+
+  /** Goes on in the session that another process began with the id of a new one; waits while that gets its name. */
+  private async goOnAsStored(attempt: WriteAttempt, failure: Failure): Promise<unknown> {
+    const { lane, context } = attempt;
+    const session = getSession(attempt);
+    for (let tries = 1; !context.workspace.goesOnAsStored(session); tries++) {
+      if (tries === MOST_LOOKS) throw failure;
+      await new Promise((resolve) => setTimeout(resolve, BETWEEN_LOOKS));
+    }
+    lane.pushForeign(session, session.externalChanges.fresh());
+    return this.again(attempt, { askedLog: undefined });
   }
 
   private begin(attempt: WriteAttempt): unknown {

@@ -213,7 +213,7 @@ function lockFixes(deps: HealthDeps): Mending[] {
     .map((trace) => ({
       fix: {
         kind: "stale_locks",
-        path: trace.place?.path ?? paths.state,
+        path: trace.place?.path ?? trace.note ?? paths.state,
         text: `Clear the lock that process ${trace.noted.pid} left when it ended.`,
       },
       run() {

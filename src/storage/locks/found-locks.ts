@@ -27,6 +27,8 @@ const IN_LOCK_FOLDER = /^(\d+)-(\d+)\.(?:json|lock)$/;
 export interface LockTrace {
   readonly key: FileKey;
   readonly place?: LockLocation;
+  /** Path of the file that names the last holder. */
+  readonly note?: string;
   /** Path of the session, if it is one of the given ones. */
   readonly session: string | null;
   /** The holder; null if it died with the lock. */
@@ -41,7 +43,7 @@ interface LockSources {
   readonly stateFolder: string;
 }
 
-type Trace = Pick<LockTrace, "key" | "place"> & { note?: string };
+type Trace = Pick<LockTrace, "key" | "place" | "note">;
 
 /** Returns the locks of the sessions at these paths, each by the inode of its lock, in these folders. */
 export function findLocks(
@@ -67,7 +69,14 @@ export function findLocks(
   return [...traces.values()].map(({ key, place, note }) => {
     const claim = note === undefined ? undefined : readClaim(disk, note)?.claim;
     const noted = claim ? toHolder(claim) : UNKNOWN;
-    return { key, place, session: sessions.get(getFileKey(key)) ?? null, holder: locks.holder(key, place), noted };
+    return {
+      key,
+      place,
+      note,
+      session: sessions.get(getFileKey(key)) ?? null,
+      holder: locks.holder(key, place),
+      noted,
+    };
   });
 }
 

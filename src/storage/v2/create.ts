@@ -39,7 +39,7 @@ export function createContainer(
     builder.close();
     const key = disk.info(headerFile(builder.folder));
     lock = state.lock.claim(key, locateLockInContainer(builder.folder));
-    disk.rename(builder.folder, file);
+    nameContainer(disk, builder.folder, file);
     renamed = true;
     publishPointer(disk, file, makePointer(manifest.integrity.manifestHash, header.id), options.durability);
     return { builder, manifest, lock, key, seenIndex: disk.info(indexFile(file)) };
@@ -77,6 +77,16 @@ export function requireFree(disk: Disk, file: string): void {
       throw new Failure("already_exists", `Something exists at ${taken} already. Choose another path.`, {
         sessionPath: taken,
       });
+}
+
+/** Gives a container its name. Throws already_exists if another process has made one with that name meanwhile. */
+export function nameContainer(disk: Disk, folder: string, file: string): void {
+  try {
+    disk.rename(folder, file);
+  } catch (error) {
+    requireFree(disk, file);
+    throw error;
+  }
 }
 
 /** Kinds of damage that a repair removes. */

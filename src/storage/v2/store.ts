@@ -7,7 +7,7 @@ import { makeDamage } from "../../core/format/damage.ts";
 import { concat, getMembers } from "../../core/json/json.ts";
 import { type Beginning, readContent, type Store } from "../../core/ports/store.ts";
 import { BLOBS, CONTAINER, indexFile, isContainerName } from "../fs/container-paths.ts";
-import { type Disk, exists, type FileInfo } from "../fs/disk.ts";
+import { exists, type FileInfo } from "../fs/disk.ts";
 import { guardErrno } from "../fs/files.ts";
 import { makeFolderIn, UnsyncedFolders } from "../fs/folders.ts";
 import { makeStagingName, removeTree, sweepTemporaryFiles } from "../fs/staging.ts";
@@ -17,7 +17,7 @@ import { FileLog } from "../log/file-log.ts";
 import { Builder } from "./builder.ts";
 import type { Writers } from "./commits.ts";
 import type { SegmentedOptions } from "./container.ts";
-import { requireFree, unpublish } from "./create.ts";
+import { nameContainer, requireFree, unpublish } from "./create.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import { openLog, V2Backend } from "./log.ts";
@@ -110,16 +110,6 @@ export function makeSegmentedStore(given: SegmentedStoreOptions): Store {
     },
     open: (file, readOnly) => openContainer(readOnly ? { ...options, readOnly } : options, writers, file),
   };
-}
-
-/** Gives a container its name. Throws already_exists if another process has made one with that name meanwhile. */
-function nameContainer(disk: Disk, folder: string, file: string): void {
-  try {
-    disk.rename(folder, file);
-  } catch (error) {
-    requireFree(disk, file);
-    throw error;
-  }
 }
 
 /** Yields lines of pieces cut anywhere. Skips empty ones, and a last one without line feed that is no JSON object. */
