@@ -1,6 +1,6 @@
 /** Undo and redo over the wire: each kind of operation, several as one, the refusals, and the reports. */
 
-import { appendFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, realpathSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
@@ -387,7 +387,14 @@ describe("who may", () => {
       { do: "prune", files: [record.path], item },
       { do: "trash", from: file, item: place.home },
     ];
-    const about = { at: record.deletedAt, kind: "repair", stage: "done", name: null, text: "x" };
+    const about = {
+      at: record.deletedAt,
+      kind: "repair",
+      stage: "done",
+      name: null,
+      text: "x",
+      state: realpathSync(place.state),
+    };
     const lines = steps.map((step, n) => {
       const forged = { id: `${n}fffffffffff`, ...about, sessionId: sessionId(1), sessionPath: file, step };
       return `\n${JSON.stringify(forged)}\n`;

@@ -92,12 +92,14 @@ export interface Operation {
   readonly step?: OperationStep;
   /** The reason why it cannot be taken back. */
   readonly final?: string;
+  /** The real path of the state folder with its record: in a copy of that folder, paths are those of the original. */
+  readonly state?: string;
   /** `begun`: its outcome is unknown, because the process that began it did not record one. */
   readonly stage: "begun" | "done";
 }
 
 /** An operation that is about to get its id and time. */
-export type NewOperation = Omit<Operation, "id" | "at" | "stage">;
+export type NewOperation = Omit<Operation, "id" | "at" | "stage" | "state">;
 
 /** The id and time of an operation. */
 export type BegunOperation = Pick<Operation, "id" | "at">;
@@ -127,7 +129,10 @@ export interface OperationLog {
    * have looked during the change, so any record of the changing process counts more.
    */
   conclude(id: string, step: OperationStep | false): void;
-  /** Returns the lines that are there, parsed, the oldest first. Damaged ones are left out. Throws storage_failed. */
+  /**
+   * Returns the lines that are there, parsed, the oldest first. Damaged ones are left out; operations of another state
+   * folder, whose copy this one is, are final. Throws storage_failed.
+   */
   lines(): unknown[];
   /** Runs `run` while no other undo or redo runs, in any process. Throws session_locked. */
   alone<T>(run: () => Promise<T>): Promise<T>;

@@ -9,13 +9,14 @@ import { Failure } from "../../core/failure.ts";
 import { parse, splitLines, toBytes } from "../../core/json/json.ts";
 import { type Env, makeTimestamp } from "../../core/ports/env.ts";
 import type { NewOperation, Operation, OperationLog } from "../../core/ports/operations.ts";
+import { getKnownPath } from "../fs/confined-disk.ts";
 import { closeQuietly, type Disk, removeQuietly } from "../fs/disk.ts";
 import { guardErrno, isNameTaken, readAt, useFile } from "../fs/files.ts";
 import { listNames } from "../fs/folders.ts";
 import { drawBytes } from "../fs/random.ts";
 import { isLock, type Locks } from "../locks/locks.ts";
 
-/** Bytes of a file before the next one begins: about 2,500 operations, which are read in some 10 ms. */
+/** Bytes of a file before the next one begins: about 2,000 operations, which are read in some 10 ms. */
 const MAX_BYTES = 1 << 20;
 /** Number of kept files. People undo recent operations, and session files and the trash are the lasting record. */
 const KEPT = 2;
@@ -42,9 +43,15 @@ export function makeOperationLog(options: OperationLogOptions): OperationLog {
   let noted = new Map<string, string>();
   let queue: Promise<unknown> = Promise.resolve();
 
+  let known: string | undefined;
+  /** Returns the folder to which the records belong. */
+  const home = (): string => {
+    known ??= getKnownPath(disk, options.stateFolder);
+    return known;
+  };
   const made = (operation: NewOperation, stage: Operation["stage"]): Operation => {
     const at = makeTimestamp(env);
-    return { id: newId(), at, ...operation, stage };
+    return { id: newId(), at, ...operation, stage, state: home() };
   };
   const flush = (): void => {
     if (noted.size === 0) return;
@@ -90,7 +97,9 @@ export function makeOperationLog(options: OperationLogOptions): OperationLog {
     conclude: (concluded, step) => write({ concluded, step }),
     lines() {
       flush();
-      return guardErrno("reading the record of operations", () => [...file.lines()]);
+      return guardErrno("reading the record of operations", () =>
+        Array.from(file.lines(), (line) => withOwner(line, home())),
+      );
     },
     alone<T>(run: () => Promise<T>): Promise<T> {
       const result = queue.then(() => locked(run));
@@ -117,6 +126,17 @@ export function makeOperationLog(options: OperationLogOptions): OperationLog {
       lock.release();
     }
   }
+}
+
+/** Returns a line of the record; an operation that was not made by this state folder says why it is final here. */
+function withOwner(line: object, home: string): object {
+  const { id, state } = line as { readonly id?: unknown; readonly state?: unknown };
+  if (id === undefined || state === home) return line;
+  const final =
+    typeof state === "string"
+      ? `It was made by the state folder at ${state}, and this one is at ${home}: files of the other are left alone. Undo it there.`
+      : "Its record does not name the state folder that made it, so files are left alone.";
+  return { ...line, final };
 }
 
 /** Returns twelve random digits. Ids of entries are another sequence, which tests foresee. */
@@ -183,7 +203,7 @@ class NumberedFiles {
   }
 
   /** Yields the parsed lines of all files. */
-  *lines(): Generator<unknown> {
+  *lines(): Generator<object> {
     for (const number of this.numbers()) {
       let bytes: Uint8Array;
       try {

@@ -1,6 +1,6 @@
 /** The record of operations: what several processes and crashes do to it. */
 
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
@@ -132,6 +132,15 @@ test("a disk that refuses keeps nothing from happening, and shows what was recor
     log.done(id);
     expect([open(), numbersIn(first).split(" ")[0]]).toEqual([0, "1"]);
   }
+});
+
+test("an operation of another state folder, whose copy this one is, is final", () => {
+  const [state, other] = [temporaryFolder(), temporaryFolder()];
+  write(logIn(state), 1);
+  cpSync(state, other, { recursive: true });
+  write(logIn(other), 2);
+  const finals = History.of(logIn(other)).operations.map(({ final }) => final);
+  expect(finals).toEqual([expect.stringContaining(state), undefined]);
 });
 
 test("a link in the place of the record is not followed", () => {
