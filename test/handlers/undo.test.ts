@@ -512,13 +512,40 @@ describe("undo takes back the last command and no older one", () => {
     expect(await server.result("get_state", one)).toMatchObject({ leafId, sessionName: "kept" });
   });
 
-  test("but not a fork that failed, nor one that somebody took back by other means", async () => {
+  test("but not a fork that failed", async () => {
     const { server } = await named();
     await server.failure("fork", { ...one, entryId: "nowhere" });
-    const file = putSession(server.place, 2);
-    const { movedTo } = await server.result("archive_session", { sessionPath: file });
-    renameSync(movedTo, file);
     expect((await server.result("undo")).kind).toBe("rename");
+  });
+
+  test.each(["archive_session", "delete_session"])(
+    "which a person took back by hand: it stays in the list with the reason, and nothing older goes (%s)",
+    async (method) => {
+      const { server } = await named();
+      const file = putSession(server.place, 2);
+      const { movedTo } = await server.result(method, { sessionPath: file });
+      const [{ operationId }] = await operations(server);
+      renameSync(movedTo, file);
+      for (let n = 0; n < 2; n++) {
+        const { data, message } = await server.failure("undo");
+        expect(data).toMatchObject({ name: "ground_moved", operationId, next: one });
+        expect(message).toContain("It was taken back already, by other means.");
+      }
+      const [row, { canUndo }] = await operations(server);
+      expect(row).toMatchObject({ operationId, canUndo: false, reason: "It was taken back already, by other means." });
+      expect([canUndo, (await server.result("get_state", one)).sessionName]).toEqual([true, "kept"]);
+      expect((await server.result("undo", one)).kind).toBe("rename");
+    },
+  );
+
+  test("which is in a file that was put back as it was before: nothing older goes", async () => {
+    const { server, file } = library(2);
+    await server.result("archive_session", two);
+    const before = read(file);
+    await server.result("set_session_name", { sessionPath: file, name: "newest" });
+    put(file, before);
+    expect((await server.failure("undo")).data).toMatchObject({ name: "ground_moved", next: two });
+    expect(await listed(server)).toEqual([sessionId(1)]);
   });
 
   test("which is a fork that somebody removed: it is named, and nothing older is taken back", async () => {
@@ -608,13 +635,13 @@ test("one of them is taken back by its own id, and by its session", async () => 
   }
 });
 
-test("one that somebody brought back by other means is passed over, and so are all", async () => {
+test("one that somebody brought back by other means is named, and so are all", async () => {
   const { server, there } = await three();
   for (const back of [1, 3]) {
     const moved = await together(server, "archive_session");
     for (const { movedTo, sessionPath } of moved.slice(0, back)) renameSync(movedTo, sessionPath);
-    if (back === 1) expect(await server.result("undo")).toMatchObject({ also: [{}] });
-    else expect(await nameOf(server, "undo")).toBe("operation_not_found");
+    if (back === 1) expect(await server.result("undo")).toMatchObject({ also: [{}], refused: [one] });
+    else expect((await server.failure("undo")).data).toMatchObject({ name: "ground_moved", refused: [{}, {}, {}] });
     expect(there()).toEqual([true, true, true]);
   }
 });
