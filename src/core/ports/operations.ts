@@ -110,13 +110,16 @@ export type OperationEnd = Partial<Pick<Operation, "step" | "final" | "text" | "
 /**
  * The record of operations, which several processes share. It never blocks a change: if the disk refuses to record one,
  * the change happens all the same, because each can be undone without it (restore, unarchive, rollback, a kept
- * original), and because a full disk is a reason to delete sessions.
+ * original), and because a full disk is a reason to delete sessions. Refused lines are known to this process, and are
+ * written with the next ones.
  */
 export interface OperationLog {
   /** Records a finished change with the next `flush`; returns its id. */
   note(operation: NewOperation): string;
   /** Writes the noted lines, in one write; a commit calls it just before. */
   flush(): void;
+  /** Says that noted changes are done: the person is told of those that the disk refuses to record. */
+  settle(ids: readonly string[]): void;
   /** Records, durably, that a change is about to happen; it must be followed by `done` or `failed`. */
   begin(operation: NewOperation): Promise<BegunOperation>;
   /** Does the same, and blocks everything else until it is done. */
