@@ -417,6 +417,32 @@ describe("who may", () => {
   });
 });
 
+test("a name or a label that was changed in the file by hand stays", async () => {
+  const { server, file } = library();
+  for (const change of ["set_session_name", "set_label"]) {
+    const long = "x".repeat(300);
+    await server.result("open_session", { sessionPath: file });
+    for (const text of ["before", `hand ${long}`])
+      await server.result(
+        change,
+        change === "set_label" ? { ...one, entryId: id(0), label: text } : { ...one, name: text },
+      );
+    await server.result("close_session", one);
+    const edited = read(file).replaceAll("hand x", "mine x");
+    put(file, edited);
+    const { data, message } = await server.failure("undo");
+    expect([data.name, message]).toEqual([
+      "ground_moved",
+      expect.stringContaining(change === "set_label" ? "label" : "name"),
+    ]);
+    expect(message).toContain("mine xx");
+    expect(read(file)).toBe(edited);
+    put(file, edited.replaceAll("mine x", "hand x"));
+    for (const method of ["undo", "redo", "undo"]) await server.result(method);
+    expect(read(file).slice(edited.length)).toContain('"before"');
+  }
+});
+
 describe("the list", () => {
   test("comes in pages, by session wherever it lies, by time, and by beginnings of ids", async () => {
     const { server, file } = library(2);

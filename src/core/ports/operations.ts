@@ -27,7 +27,8 @@ export type IdChange = readonly [before: string | null, after: string | null];
 
 /**
  * A change of the leaf, the name and labels of one session. Names and labels are named by the entries that set them, so
- * that a record is small and the texts are exact, however long they are.
+ * that a record is small and the texts are exact, however long they are. The beginnings of the texts that they set are
+ * recorded, too: another program may have changed an entry in the file.
  */
 export interface SessionChange {
   readonly do: "change";
@@ -36,7 +37,9 @@ export interface SessionChange {
   /** True if the leaf only followed the appended entries: then it need not be where the change put it. */
   readonly follows?: boolean;
   readonly name?: IdChange;
-  readonly labels?: readonly { readonly target: string; readonly set: IdChange }[];
+  /** The beginning of the name that was set; null if it was cleared. `textSet` has it of a label. */
+  readonly nameSet?: string | null;
+  readonly labels?: readonly { readonly target: string; readonly set: IdChange; readonly textSet?: string | null }[];
 }
 
 /** A change of the world, as far as it must be known to take it back. */
