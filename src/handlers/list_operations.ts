@@ -1,14 +1,15 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { toBytes } from "../core/json/json.ts";
+import type { LifeCycle } from "../core/ports/lifecycle.ts";
 import { OPERATION_KINDS, type Operation } from "../core/ports/operations.ts";
-import { formatGroup, History } from "../core/session/history.ts";
+import { formatGroup, getPathAfter, History } from "../core/session/history.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import { defineCommand } from "./shared/command.ts";
 import { findPageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
 import { anySessionPath, cursor, exampleId, limit, nextCursor } from "./shared/shapes.ts";
-import { makeGoneTest, makeUndoFilter } from "./shared/undo-redo.ts";
+import { IS_BACK, makeGoneTest, makeUndoFilter } from "./shared/undo-redo.ts";
 
 const row = z.object({
   operationId: z.string(),
@@ -135,10 +136,19 @@ function rowOf({ workspace: { stores }, history, isGone }: RowFacts, operation: 
     return { ...listed, canUndo: false, reason: "The trash does not have it any more." };
   if (isGone(operation))
     return { ...listed, canUndo: false, reason: "Its session was deleted since, and the trash does not have it." };
+  if (isBackUnrecorded(stores.lifeCycle, history, latest)) return { ...listed, canUndo: false, reason: IS_BACK };
   if (latest !== operation && kind !== "undo" && kind !== "redo") return { ...listed, canUndo: true };
   if (latest !== operation) return { ...listed, canUndo: false, reason: "A later operation goes on from it." };
   if (step === undefined) return { ...listed, canUndo: false, reason: "It has no way back." };
   if (stage === "begun" && stores.lifeCycle.stepOf(operation) === false)
     return { ...listed, canUndo: false, reason: "It was begun, and did not happen: the process ended before." };
   return { ...listed, canUndo: true };
+}
+
+/** Returns whether a session is as before an operation, though by the record it is where the operation put it. */
+function isBackUnrecorded(lifeCycle: LifeCycle, history: History, operation: Operation): boolean {
+  const { step } = operation;
+  // Only a failure shows whether a repair is back: its session is at one place all the time.
+  if (step === undefined || step.do === "swap" || !lifeCycle.isBack(operation)) return false;
+  return history.pathNow(operation) === (step.do === "trash" ? undefined : getPathAfter(step));
 }

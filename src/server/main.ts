@@ -120,6 +120,10 @@ export function serve(settings: ServerSettings, world: World): Service {
     desktopTrash: confined ? undefined : findDesktopTrash(disk, world.variables),
     requireAllowed: confined?.requireInside,
     sharedState: confined?.hasState,
+    onUnrecorded: (text) =>
+      world.printError(
+        `${text} That is saved, but the disk refused its record: undo does not know it once this process has ended.`,
+      ),
     later: (work) => setTimeout(work, PUT_OFF_MS).unref(),
     fleet,
     leavesFleet: !fleet && Boolean(settings.fleet ?? world.variables.PI_FLEET_URL),

@@ -76,6 +76,8 @@ interface StoresOptions extends OpeningOptions {
   readonly desktopTrash?: LifecycleDeps["desktopTrash"];
   /** True if other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
+  /** Called with the sentence of a change that is done, and whose record the disk refuses. */
+  readonly onUnrecorded?: (text: string) => void;
   /** Runs work that no caller waits for; without it, nothing is postponed. */
   readonly later?: (work: () => void) => void;
   /** The database that has the sessions, too. */

@@ -1,6 +1,6 @@
 /** Undo and redo over the wire: each kind of operation, several as one, the refusals, and the reports. */
 
-import { appendFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, realpathSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
@@ -413,7 +413,14 @@ describe("who may", () => {
       { do: "prune", files: [record.path], item },
       { do: "trash", from: file, item: place.home },
     ];
-    const about = { at: record.deletedAt, kind: "repair", stage: "done", name: null, text: "x" };
+    const about = {
+      at: record.deletedAt,
+      kind: "repair",
+      stage: "done",
+      name: null,
+      text: "x",
+      state: realpathSync(place.state),
+    };
     const lines = steps.map((step, n) => {
       const forged = { id: `${n}fffffffffff`, ...about, sessionId: sessionId(1), sessionPath: file, step };
       return `\n${JSON.stringify(forged)}\n`;
@@ -434,6 +441,32 @@ describe("who may", () => {
     expect(await operations(server)).toEqual([]);
     expect(existsSync(join(server.place.state, "operations"))).toBe(false);
   });
+});
+
+test("a name or a label that was changed in the file by hand stays", async () => {
+  const { server, file } = library();
+  for (const change of ["set_session_name", "set_label"]) {
+    const long = "x".repeat(300);
+    await server.result("open_session", { sessionPath: file });
+    for (const text of ["before", `hand ${long}`])
+      await server.result(
+        change,
+        change === "set_label" ? { ...one, entryId: id(0), label: text } : { ...one, name: text },
+      );
+    await server.result("close_session", one);
+    const edited = read(file).replaceAll("hand x", "mine x");
+    put(file, edited);
+    const { data, message } = await server.failure("undo");
+    expect([data.name, message]).toEqual([
+      "ground_moved",
+      expect.stringContaining(change === "set_label" ? "label" : "name"),
+    ]);
+    expect(message).toContain("mine xx");
+    expect(read(file)).toBe(edited);
+    put(file, edited.replaceAll("mine x", "hand x"));
+    for (const method of ["undo", "redo", "undo"]) await server.result(method);
+    expect(read(file).slice(edited.length)).toContain('"before"');
+  }
 });
 
 describe("the list", () => {
@@ -531,13 +564,40 @@ describe("undo takes back the last command and no older one", () => {
     expect(await server.result("get_state", one)).toMatchObject({ leafId, sessionName: "kept" });
   });
 
-  test("but not a fork that failed, nor one that somebody took back by other means", async () => {
+  test("but not a fork that failed", async () => {
     const { server } = await named();
     await server.failure("fork", { ...one, entryId: "nowhere" });
-    const file = putSession(server.place, 2);
-    const { movedTo } = await server.result("archive_session", { sessionPath: file });
-    renameSync(movedTo, file);
     expect((await server.result("undo")).kind).toBe("rename");
+  });
+
+  test.each(["archive_session", "delete_session"])(
+    "which a person took back by hand: it stays in the list with the reason, and nothing older goes (%s)",
+    async (method) => {
+      const { server } = await named();
+      const file = putSession(server.place, 2);
+      const { movedTo } = await server.result(method, { sessionPath: file });
+      const [{ operationId }] = await operations(server);
+      renameSync(movedTo, file);
+      for (let n = 0; n < 2; n++) {
+        const { data, message } = await server.failure("undo");
+        expect(data).toMatchObject({ name: "ground_moved", operationId, next: one });
+        expect(message).toContain("It was taken back already, by other means.");
+      }
+      const [row, { canUndo }] = await operations(server);
+      expect(row).toMatchObject({ operationId, canUndo: false, reason: "It was taken back already, by other means." });
+      expect([canUndo, (await server.result("get_state", one)).sessionName]).toEqual([true, "kept"]);
+      expect((await server.result("undo", one)).kind).toBe("rename");
+    },
+  );
+
+  test("which is in a file that was put back as it was before: nothing older goes", async () => {
+    const { server, file } = library(2);
+    await server.result("archive_session", two);
+    const before = read(file);
+    await server.result("set_session_name", { sessionPath: file, name: "newest" });
+    put(file, before);
+    expect((await server.failure("undo")).data).toMatchObject({ name: "ground_moved", next: two });
+    expect(await listed(server)).toEqual([sessionId(1)]);
   });
 
   test("which is a fork that somebody removed: it is named, and nothing older is taken back", async () => {
@@ -627,13 +687,13 @@ test("one of them is taken back by its own id, and by its session", async () => 
   }
 });
 
-test("one that somebody brought back by other means is passed over, and so are all", async () => {
+test("one that somebody brought back by other means is named, and so are all", async () => {
   const { server, there } = await three();
   for (const back of [1, 3]) {
     const moved = await together(server, "archive_session");
     for (const { movedTo, sessionPath } of moved.slice(0, back)) renameSync(movedTo, sessionPath);
-    if (back === 1) expect(await server.result("undo")).toMatchObject({ also: [{}] });
-    else expect(await nameOf(server, "undo")).toBe("operation_not_found");
+    if (back === 1) expect(await server.result("undo")).toMatchObject({ also: [{}], refused: [one] });
+    else expect((await server.failure("undo")).data).toMatchObject({ name: "ground_moved", refused: [{}, {}, {}] });
     expect(there()).toEqual([true, true, true]);
   }
 });

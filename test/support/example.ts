@@ -1,6 +1,6 @@
 /** The world that the declared examples of commands speak of: a session, its entries, and another session. */
 
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { getArchiveFolder, toFolderName } from "../../src/storage/fs/paths.ts";
 import { assistant, user } from "./drafts.ts";
@@ -47,6 +47,7 @@ function recordOperations({ state }: Place, path: string): void {
     text: `Moved the leaf from ${leaf.join(" to ")}.`,
     step: { do: "change", path, leaf },
     stage: "done",
+    state: realpathSync(state),
     ...more,
   });
   const lines = [
@@ -75,7 +76,8 @@ export function examplePlace() {
   const item = join(place.state, "trash", `deleted_${idOf(4)}`);
   write(join(item, "deleted.jsonl"), idOf(4));
   const path = join(folder, "deleted.jsonl");
-  const record = { sessionId: idOf(4), path, deletedAt: "2026-01-24T16:22:26.831Z", name: null, messageCount: 4 };
+  const deleted = { sessionId: idOf(4), path, deletedAt: "2026-01-24T16:22:26.831Z", name: null, messageCount: 4 };
+  const record = { ...deleted, state: realpathSync(place.state) };
   writeFileSync(join(item, "record.json"), JSON.stringify(record));
   recordOperations(place, join(folder, "current.jsonl"));
   const root = join(place.home, ".pi", "agent", "sessions");

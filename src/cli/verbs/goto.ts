@@ -11,14 +11,19 @@ export default defineVerb({
   more: `The entry is named by its id, 4 or more characters of it, or its label. The conversation goes on after it; with a user message, before it, and the message's text is printed, so that you can ask differently. Nothing is removed.`,
   async run(asking, { operands: [session, entry], flags }) {
     await openChangedSession(asking, session);
-    return runWithEntry(asking, entry, async (entryId) =>
+    const { leafId } = await asking.ask("get_state");
+    const moved = await runWithEntry(asking, entry, async (entryId) =>
       asking.ask("branch", { entryId, position: await findPosition(asking, entryId, flags) }),
     );
+    const unchanged = (moved.leafId === leafId && !flags.has("--json")) || undefined;
+    return { ...moved, unchanged };
   },
-  *print({ leafId, text, durable }, _given, { isTerminal }) {
-    if (!durable) return yield "The move is not saved: another process is writing to the session, or it is read-only.";
-    yield show`The conversation goes on from ${leafId ?? "its beginning"}; undo takes that back.`;
+  *print({ leafId, text, durable, unchanged }, _given, { isTerminal }) {
+    if (unchanged) yield show`The conversation goes on from ${leafId ?? "its beginning"} already; nothing was changed.`;
+    else if (!durable)
+      return yield "The move is not saved: another process is writing to the session, or it is read-only.";
+    else yield show`The conversation goes on from ${leafId ?? "its beginning"}; undo takes that back.`;
     if (text !== undefined) yield* isTerminal ? escapeLines(text) : [text];
   },
-  status: ({ durable }) => (durable ? 0 : 1),
+  status: ({ durable, unchanged }) => (durable || unchanged ? 0 : 1),
 });

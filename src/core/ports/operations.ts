@@ -27,7 +27,8 @@ export type IdChange = readonly [before: string | null, after: string | null];
 
 /**
  * A change of the leaf, the name and labels of one session. Names and labels are named by the entries that set them, so
- * that a record is small and the texts are exact, however long they are.
+ * that a record is small and the texts are exact, however long they are. The beginnings of the texts that they set are
+ * recorded, too: another program may have changed an entry in the file.
  */
 export interface SessionChange {
   readonly do: "change";
@@ -36,7 +37,9 @@ export interface SessionChange {
   /** True if the leaf only followed the appended entries: then it need not be where the change put it. */
   readonly follows?: boolean;
   readonly name?: IdChange;
-  readonly labels?: readonly { readonly target: string; readonly set: IdChange }[];
+  /** The beginning of the name that was set; null if it was cleared. `textSet` has it of a label. */
+  readonly nameSet?: string | null;
+  readonly labels?: readonly { readonly target: string; readonly set: IdChange; readonly textSet?: string | null }[];
 }
 
 /** A change of the world, as far as it must be known to take it back. */
@@ -92,12 +95,14 @@ export interface Operation {
   readonly step?: OperationStep;
   /** The reason why it cannot be taken back. */
   readonly final?: string;
+  /** The real path of the state folder with its record: in a copy of that folder, paths are those of the original. */
+  readonly state?: string;
   /** `begun`: its outcome is unknown, because the process that began it did not record one. */
   readonly stage: "begun" | "done";
 }
 
 /** An operation that is about to get its id and time. */
-export type NewOperation = Omit<Operation, "id" | "at" | "stage">;
+export type NewOperation = Omit<Operation, "id" | "at" | "stage" | "state">;
 
 /** The id and time of an operation. */
 export type BegunOperation = Pick<Operation, "id" | "at">;
@@ -108,13 +113,16 @@ export type OperationEnd = Partial<Pick<Operation, "step" | "final" | "text" | "
 /**
  * The record of operations, which several processes share. It never blocks a change: if the disk refuses to record one,
  * the change happens all the same, because each can be undone without it (restore, unarchive, rollback, a kept
- * original), and because a full disk is a reason to delete sessions.
+ * original), and because a full disk is a reason to delete sessions. Refused lines are known to this process, and are
+ * written with the next ones.
  */
 export interface OperationLog {
   /** Records a finished change with the next `flush`; returns its id. */
   note(operation: NewOperation): string;
   /** Writes the noted lines, in one write; a commit calls it just before. */
   flush(): void;
+  /** Says that noted changes are done: the person is told of those that the disk refuses to record. */
+  settle(ids: readonly string[]): void;
   /** Records, durably, that a change is about to happen; it must be followed by `done` or `failed`. */
   begin(operation: NewOperation): Promise<BegunOperation>;
   /** Does the same, and blocks everything else until it is done. */
@@ -127,7 +135,10 @@ export interface OperationLog {
    * have looked during the change, so any record of the changing process counts more.
    */
   conclude(id: string, step: OperationStep | false): void;
-  /** Returns the lines that are there, parsed, the oldest first. Damaged ones are left out. Throws storage_failed. */
+  /**
+   * Returns the lines that are there, parsed, the oldest first. Damaged ones are left out; operations of another state
+   * folder, whose copy this one is, are final. Throws storage_failed.
+   */
   lines(): unknown[];
   /** Runs `run` while no other undo or redo runs, in any process. Throws session_locked. */
   alone<T>(run: () => Promise<T>): Promise<T>;

@@ -6,7 +6,11 @@ import { KNOWN_TYPES, ROOT } from "../tree/nodes.ts";
 import { quoteText, toConflictFailure } from "./history.ts";
 import type { Session } from "./session.ts";
 
+/** Characters of a name or label that a record has of it. */
+const RECORDED = 200;
 const NAME = KNOWN_TYPES.indexOf("session_info");
+
+type LabelChange = NonNullable<SessionChange["labels"]>[number];
 
 /** The state before entries that set the name or labels. */
 interface Before {
@@ -46,6 +50,15 @@ function captureName(session: Session) {
   return { setBy: session.idOrNull(last), text: session.name };
 }
 
+function labelAt(session: Session, target: string): string | null {
+  return session.tree.labels.get(session.log.nodes.position(target))?.label ?? null;
+}
+
+/** Returns the part of a name or label by which its record knows it; null if it was cleared. */
+function toRecordedText(text: string | null): string | null {
+  return text?.slice(0, RECORDED) ?? null;
+}
+
 function captureLabel(session: Session, target: string) {
   const known = session.tree.labels.get(session.log.nodes.position(target));
   return { setBy: known ? session.log.nodes.id(known.setBy) : null, text: known?.label ?? null };
@@ -60,10 +73,11 @@ export function noteSettings(session: Session, before: Before | undefined, entry
   const name = settings.find(({ target }) => target === undefined);
   const labels = settings.flatMap((one) => (one.target === undefined ? [] : [{ ...one, target: one.target }]));
   const setOf = ({ setBy, index }: Before["settings"][number]): IdChange => [setBy, entryIds[index]];
-  const labelOf = (target: string) => session.tree.labels.get(session.log.nodes.position(target))?.label ?? null;
   const texts = [
     ...(name ? [sentence("Named the session", "name of the session", name.text, session.name)] : []),
-    ...labels.map(({ target, text }) => sentence(`Labelled ${target}`, `label of ${target}`, text, labelOf(target))),
+    ...labels.map(({ target, text }) =>
+      sentence(`Labelled ${target}`, `label of ${target}`, text, labelAt(session, target)),
+    ),
   ];
   session.note({
     kind: labels.length === 0 ? "rename" : "label",
@@ -73,8 +87,14 @@ export function noteSettings(session: Session, before: Before | undefined, entry
       path: session.file ?? "",
       leaf,
       follows: true,
-      ...(name ? { name: setOf(name) } : {}),
-      ...(labels.length === 0 ? {} : { labels: labels.map((label) => ({ target: label.target, set: setOf(label) })) }),
+      ...(name ? { name: setOf(name), nameSet: toRecordedText(session.name) } : {}),
+      ...(labels.length === 0
+        ? {}
+        : {
+            labels: labels.map(({ target, ...label }) => {
+              return { target, set: setOf({ ...label, target }), textSet: toRecordedText(labelAt(session, target)) };
+            }),
+          }),
     },
   });
 }
@@ -96,7 +116,15 @@ export function noteMove(
     return;
   }
   const labels = label?.before.settings.flatMap(({ target, setBy, index }) =>
-    target === undefined ? [] : [{ target, set: [setBy, label.entryIds[index]] as IdChange }],
+    target === undefined
+      ? []
+      : [
+          {
+            target,
+            set: [setBy, label.entryIds[index]] as IdChange,
+            textSet: toRecordedText(labelAt(session, target)),
+          },
+        ],
   );
   const step: SessionChange = { do: "change", path: session.file ?? "", leaf: [leafId, after], labels };
   const texts = {
@@ -145,7 +173,7 @@ export function takeBackChange(
   change: SessionChange,
   append: (drafts: readonly Draft[]) => readonly string[],
 ): SessionChange {
-  const { leaf, follows, name, labels } = change;
+  const { leaf, follows, name, nameSet, labels } = change;
   const current = session.leafId;
   const [before, after] = leaf;
   const { head } = session;
@@ -159,8 +187,8 @@ export function takeBackChange(
   if (!follows && current !== after)
     throw toConflictFailure(`The leaf is ${placeOf(current)} now.`, { leafId: current });
   const drafts: Draft[] = [];
-  if (name) drafts.push(nameDraft(session, name));
-  for (const { target, set } of labels ?? []) drafts.push(labelDraft(session, target, set));
+  if (name) drafts.push(nameDraft(session, name, nameSet));
+  for (const label of labels ?? []) drafts.push(labelDraft(session, label));
   // A leaf that only followed its own entry goes back with it; a leaf that was moved on from there stays.
   const wanted = current === after && head === null ? before : current;
   const place = wanted === null ? ROOT : session.find(wanted);
@@ -172,25 +200,31 @@ export function takeBackChange(
     path: session.file ?? change.path,
     leaf: [current, wanted],
     follows,
-    name: name && [name[1], ids[0]],
-    labels: labels?.map(({ target, set }, n) => ({ target, set: [set[1], ids[n + (name ? 1 : 0)]] })),
+    ...(name ? { name: [name[1], ids[0]] as const, nameSet: toRecordedText(session.name) } : {}),
+    labels: labels?.map(({ target, set }, n) => {
+      return { target, set: [set[1], ids[n + (name ? 1 : 0)]], textSet: toRecordedText(labelAt(session, target)) };
+    }),
   };
 }
 
-function nameDraft(session: Session, [before, after]: IdChange): Draft {
+/** Returns whether a text is not the one that an operation set, by its entry and, in newer records, by its beginning. */
+function isOther(now: string | null, inEntry: string | null, recorded: string | null | undefined): boolean {
+  return now !== inEntry || (recorded !== undefined && toRecordedText(now) !== recorded);
+}
+
+function nameDraft(session: Session, [before, after]: IdChange, nameSet: string | null | undefined): Draft {
   const now = session.name;
-  const set = textIn(session, after, "name")?.trim() || null;
-  if (now !== set)
-    throw toConflictFailure(`The name is ${now === null ? "not set" : quoteText(now)} now.`, { name: now });
+  if (isOther(now, textIn(session, after, "name")?.trim() || null, nameSet))
+    throw toConflictFailure(`The name is ${now === null ? "not set" : quoteText(now)} now.`, { sessionName: now });
   return makeDraft("session_info", { name: textOr(session, before, "name") ?? "" });
 }
 
-function labelDraft(session: Session, target: string, [before, after]: IdChange): Draft {
+function labelDraft(session: Session, { target, set: [before, after], textSet }: LabelChange): Draft {
   const { nodes } = session.log;
   const position = nodes.position(target);
   if (position < 0) throw toConflictFailure(`The entry ${target} is missing.`, { entryId: target });
   const now = session.tree.labels.get(position)?.label ?? null;
-  if (now !== textIn(session, after, "label"))
+  if (isOther(now, textIn(session, after, "label"), textSet))
     throw toConflictFailure(`The label of ${target} is ${now === null ? "not set" : quoteText(now)} now.`, {
       label: now,
     });

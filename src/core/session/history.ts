@@ -286,9 +286,13 @@ function isStep(value: unknown): value is OperationStep {
   return Array.isArray(step.files) && step.files.every((file) => typeof file === "string");
 }
 
-function isChange({ leaf, name, labels = [] }: StoredMembers): boolean {
+function isChange({ leaf, name, nameSet, labels = [] }: StoredMembers): boolean {
   if (!isIdChange(leaf) || !(name === undefined || isIdChange(name)) || !Array.isArray(labels)) return false;
-  return labels.every((label) => typeof label?.target === "string" && isIdChange(label.set));
+  const isText = (text: unknown): boolean => text === undefined || text === null || typeof text === "string";
+  return (
+    isText(nameSet) &&
+    labels.every((label) => typeof label?.target === "string" && isIdChange(label.set) && isText(label.textSet))
+  );
 }
 
 function isIdChange(value: unknown): value is IdChange {

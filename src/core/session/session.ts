@@ -433,7 +433,7 @@ export class Session implements Bodies {
       await this.leaf.commit(begin);
       settle();
       // Other commits may have ended in between, with their entries.
-      if (last !== undefined) this.noted.splice(0, this.noted.indexOf(last) + 1);
+      if (last !== undefined) this.operations?.settle(this.noted.splice(0, this.noted.indexOf(last) + 1));
     } catch (error) {
       this.operations?.failed(this.noted.splice(0));
       throw this.undo(error);

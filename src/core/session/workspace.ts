@@ -433,8 +433,10 @@ export class Workspace {
     const { operations } = this.stores;
     const step = { do: "appear" as const, to: file, count: nodes.count };
     const session = { sessionId: header.id, sessionPath: file, name: name === undefined ? null : toSessionName(name) };
-    this.forks.set(log, operations.note({ kind: "fork", ...session, text: `Forked ${title}.`, step }));
+    const id = operations.note({ kind: "fork", ...session, text: `Forked ${title}.`, step });
+    this.forks.set(log, id);
     operations.flush();
+    operations.settle([id]);
   }
 
   /** Prepares a new session in addition to its content. If that fails, it is removed, if it may be, and closed. */

@@ -71,6 +71,9 @@ export const undoResult = z.object({
 
 type TakenBack = z.input<typeof undoResult>;
 
+/** The reason of an operation whose ground is as before it, and that has no record of an undo. */
+export const IS_BACK = "It was taken back already, by other means.";
+
 /** The way of a client that shares the session with its holder. */
 export const BY_OPPOSITE =
   "What you did yourself you can take back here by its opposite: branch, set_label, set_session_name.";
@@ -116,15 +119,8 @@ export function findUndoSubject(
   wanted: WantedOperation,
   direction: Direction,
 ): string | undefined {
-  const never: string[] = [];
-  for (;;) {
-    const history = settled(workspace, { never, records: false });
-    const { latest } = chosen(workspace, history, wanted, direction);
-    // A repair is at its session wherever its files are; only a failure shows whether it is back.
-    const mayBeBack = wanted.operationId === undefined && latest.step?.do !== "swap";
-    if (!mayBeBack || !workspace.stores.lifeCycle.isBack(latest)) return history.pathNow(latest);
-    never.push(latest.id);
-  }
+  const history = settled(workspace, false);
+  return history.pathNow(chosen(workspace, history, wanted, direction).latest);
 }
 
 /** Undoes or redoes the wanted operation. No other process does so meanwhile. */
@@ -132,43 +128,25 @@ export function undoOrRedo(context: CommandContext, wanted: WantedOperation, dir
   const { workspace } = context;
   const { operations } = workspace.stores;
   return operations.alone(async () => {
-    // Those that did not happen are passed over, also where the disk refuses to record that.
-    const never: string[] = [];
-    for (;;) {
-      const history = settled(workspace, { never, records: true });
-      const choice = chosen(workspace, history, wanted, direction);
-      const refuse = (error: unknown): never => {
-        throw direction === "undo" ? withNext(workspace, history, choice, wanted, error) : error;
-      };
-      if (choice.others.length > 0) {
-        const done = await groupReversed(context, history, choice, never).catch(refuse);
-        if (done) return done;
-        if (wanted.operationId === undefined) continue;
-        throw toConflictFailure("All of it is back already.");
-      }
-      const done = await reversed(context, history, choice).catch((error) => {
-        if (wanted.operationId !== undefined) return refuse(error);
-        if (isBackAlready(workspace, choice, error)) return undefined;
-        return refuse(error instanceof Failure ? toNamedFailure(choice.root, error) : error);
+    const history = settled(workspace, true);
+    const choice = chosen(workspace, history, wanted, direction);
+    try {
+      if (choice.others.length > 0) return await groupReversed(context, history, choice);
+      return await reversed(context, history, choice).catch((error) => {
+        const isNamed = wanted.operationId !== undefined || !(error instanceof Failure);
+        throw isNamed ? error : toNamedFailure(choice.root, error);
       });
-      if (done) return done;
-      operations.failed([choice.latest.id]);
-      never.push(choice.latest.id);
+    } catch (error) {
+      throw direction === "undo" ? withNext(workspace, history, choice, wanted, error) : error;
     }
   });
 }
 
 /**
  * Reverses the operations of a group, the newest first. One that cannot be reversed stops none of the others: the result
- * names it. Returns undefined when all of them were back already; throws when none could be reversed.
+ * names it. Throws when none could be reversed.
  */
-async function groupReversed(
-  context: CommandContext,
-  history: History,
-  first: Chosen,
-  never: string[],
-): Promise<TakenBack | undefined> {
-  const { workspace } = context;
+async function groupReversed(context: CommandContext, history: History, first: Chosen): Promise<TakenBack> {
   const { root, kind, others } = first;
   const all = [first, ...others];
   const done: TakenBack[] = [];
@@ -176,17 +154,12 @@ async function groupReversed(
   for (const [i, one] of all.entries())
     try {
       requireWayBack(one);
-      const reverse = await reversed(context, history, one, done[0]?.newOperationId);
-      if (reverse) done.push(reverse);
-      else never.push(one.latest.id);
+      done.push(await reversed(context, history, one, done[0]?.newOperationId));
       context.progress?.(i + 1, all.length);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      if (isBackAlready(workspace, one, error)) never.push(one.latest.id);
-      else refused.push(refusalOf(history, one, error));
+      refused.push(refusalOf(history, one, error));
     }
-  workspace.stores.operations.failed(all.flatMap(({ latest: { id } }) => (never.includes(id) ? [id] : [])));
-  if (done.length === 0 && refused.length === 0) return undefined;
   if (done.length === 0) throw allRefused(refused);
   const [{ newOperationId, sessionId, sessionPath, operationId }, ...also] = done;
   const event = formatGroup(root, all.length);
@@ -283,23 +256,12 @@ function allRefused(refused: NonNullable<TakenBack["refused"]>): Failure {
 }
 
 /**
- * Returns true if an operation has no effect any more: another process took it back by other means, or that could not
- * be recorded.
- */
-function isBackAlready({ stores }: Workspace, { latest }: ChosenOne, error: unknown): boolean {
-  return error instanceof Failure && error.name === "ground_moved" && stores.lifeCycle.isBack(latest);
-}
-
-/**
  * Returns the operations, after finding out of those that were begun whether they happened. `records`: whether others
  * are to know that too.
  */
-function settled(
-  { stores: { lifeCycle, operations } }: Workspace,
-  { never = [], records }: { never?: readonly string[]; records: boolean },
-): History {
+function settled({ stores: { lifeCycle, operations } }: Workspace, records: boolean): History {
   const lines = operations.lines();
-  const found: object[] = [{ failed: never }];
+  const found: object[] = [];
   for (const operation of new History(lines).operations)
     if (operation.stage === "begun" && operation.final === undefined) {
       const step = lifeCycle.stepOf(operation);
@@ -392,13 +354,13 @@ export function makeUndoFilter(
   };
 }
 
-/** Reverses the latest step of an operation. Returns undefined when that step never happened. */
+/** Reverses the latest step of an operation. */
 async function reversed(
   context: CommandContext,
   history: History,
   { latest, root, kind }: ChosenOne,
   group?: string,
-): Promise<TakenBack | undefined> {
+): Promise<TakenBack> {
   const { workspace } = context;
   const { lifeCycle, operations } = workspace.stores;
   const { step } = latest;
@@ -409,7 +371,6 @@ async function reversed(
   if (step.do === "change") {
     const path = history.pathNow(latest) ?? step.path;
     const done = await onSession(context, latest, path, as);
-    if (done === undefined) return undefined;
     if (typeof done === "string") return { ...facts, newOperationId: done, sessionPath: path };
     const { reason, message } = done;
     const refused = { cancelled: true as const, reason, message, text: "The host refused, and nothing was changed." };
@@ -425,7 +386,11 @@ async function reversed(
   else await comesToPlace(workspace, latest);
   const { operationId, sessionPath = root.sessionPath } = await whileClosed(context, getPathAfter(step), step.do, () =>
     lifeCycle.takeBack(latest, as),
-  );
+  ).catch((error) => {
+    const isBack = error instanceof Failure && error.name === "ground_moved" && lifeCycle.isBack(latest);
+    if (!isBack) throw error;
+    throw new Failure(error.name, { ...error.text, what: `${error.text.what} ${IS_BACK}` }, error.details);
+  });
   return { ...facts, newOperationId: operationId, sessionPath };
 }
 
@@ -509,7 +474,7 @@ async function onSession(
   operation: Operation,
   path: string,
   as: TakingBack,
-): Promise<string | HookAnswer | undefined> {
+): Promise<string | HookAnswer> {
   const { workspace } = context;
   const open = workspace.openAt(path);
   if (open) {
@@ -560,11 +525,12 @@ function changeBack(
   session: Session,
   { sessionId, step }: Operation,
   as: TakingBack,
-): string | undefined {
+): string {
   if (session.id !== sessionId)
     throw toConflictFailure(`${session.file} is another session now.`, { path: session.file });
   const change = step as SessionChange;
-  if (isUnknownTo(session, change)) return undefined;
+  if (isUnknownTo(session, change))
+    throw toConflictFailure("The session does not have it: it was not saved, or it was taken back by other means.");
   const oldLeafId = session.leafId;
   const oldName = session.name;
   const notify: CommandContext["notify"] = (name, payload) => context?.notify(name, payload);
@@ -577,5 +543,5 @@ function changeBack(
   const { leafId, name } = session;
   if (name !== oldName) notify("session_info_changed", { name });
   if (leafId !== oldLeafId) notify("session_tree", { newLeafId: leafId, oldLeafId });
-  return session.note({ ...as, step: done });
+  return session.note({ ...as, step: done }) ?? "";
 }

@@ -43,6 +43,7 @@ import { isContainerName } from "../fs/container-paths.ts";
 import { useAndClose } from "../fs/files.ts";
 import { matchFolder } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
+import { findOtherArchives } from "../fs/other-archives.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { getChangeTime } from "../v2/container-files.ts";
 import { CachedRows, type CatalogOptions } from "./cached-rows.ts";
@@ -207,9 +208,10 @@ class Finder implements LocalCatalog {
   private notRead(request: ListRequest): UnreadFile[] {
     const { archived = false, cursor, cwd, parent, query, name, since, until } = request;
     if ([cursor, cwd, parent, query, name, since, until].some((one) => one !== undefined)) return [];
-    return [...this.unread.values(), ...this.files.listUnread(request)].filter(
+    const found = [...this.unread.values(), ...this.files.listUnread(request)].filter(
       ({ path }) => this.kept.isArchived(path) === archived,
     );
+    return archived && !this.files.isForeign ? [...found, ...findOtherArchives(this.options)] : found;
   }
 
   async usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {

@@ -25,6 +25,7 @@ import type { Disk } from "../fs/disk.ts";
 import { getInfo, guardErrno } from "../fs/files.ts";
 import { listFolderIfAllowed, removeAll } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
+import { findOtherArchives } from "../fs/other-archives.ts";
 import { listAllFolders } from "../fs/paths.ts";
 import { isAbandoned } from "../fs/staging.ts";
 import { type LifecycleDeps, requireWritable } from "../lifecycle/exclusive.ts";
@@ -84,7 +85,8 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
 }
 
 function notRead(deps: HealthDeps, archived: boolean): UnreadFile[] {
-  return [...deps.listUnread(), ...findUnlistedContainers(deps, archived)];
+  const others = archived ? findOtherArchives(deps) : [];
+  return [...deps.listUnread(), ...findUnlistedContainers(deps, archived), ...others];
 }
 
 function nodeFacts(): Health["node"] {

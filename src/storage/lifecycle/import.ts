@@ -214,6 +214,7 @@ function noteContinued(
     final: "No entry is ever taken out of a session. Branch from the entry before those that came, or from any other.",
   });
   operations.flush();
+  operations.settle([id]);
   return id;
 }
 

@@ -9,16 +9,19 @@ import { Failure } from "../../core/failure.ts";
 import { parse, splitLines, toBytes } from "../../core/json/json.ts";
 import { type Env, makeTimestamp } from "../../core/ports/env.ts";
 import type { NewOperation, Operation, OperationLog } from "../../core/ports/operations.ts";
+import { getKnownPath } from "../fs/confined-disk.ts";
 import { closeQuietly, type Disk, removeQuietly } from "../fs/disk.ts";
 import { guardErrno, isNameTaken, readAt, useFile } from "../fs/files.ts";
 import { listNames } from "../fs/folders.ts";
 import { drawBytes } from "../fs/random.ts";
 import { isLock, type Locks } from "../locks/locks.ts";
 
-/** Bytes of a file before the next one begins: about 2,500 operations, which are read in some 10 ms. */
+/** Bytes of a file before the next one begins: about 2,000 operations, which are read in some 10 ms. */
 const MAX_BYTES = 1 << 20;
 /** Number of kept files. People undo recent operations, and session files and the trash are the lasting record. */
 const KEPT = 2;
+/** Lines that the disk refused and that are kept to be written later; the oldest go first. */
+const MOST_UNWRITTEN = 1000;
 const READ_ONLY = "This server was started with --read-only. Start one without it to take operations back.";
 const NAME = /^(\d{1,9})\.jsonl$/;
 
@@ -32,65 +35,99 @@ interface OperationLogOptions {
   /** True if nothing may be written: then no operation happens that needs a record. */
   readonly readOnly?: boolean;
   readonly maxBytes?: number;
+  /** Called with the sentence of a change that is done, and whose record the disk refuses. */
+  readonly onUnrecorded?: (text: string) => void;
 }
 
 export function makeOperationLog(options: OperationLogOptions): OperationLog {
   const { disk, env, locks, isDurable } = options;
   const folder = join(options.stateFolder, "operations");
   const file = new NumberedFiles(disk, folder, options.maxBytes ?? MAX_BYTES);
-  /** Unwritten lines by id. As texts they are a fifth of the work of the garbage collector. */
-  let noted = new Map<string, string>();
+  /** Unwritten lines, those of operations by id. As texts they are a fifth of the work of the garbage collector. */
+  let unwritten = new Map<string, string>();
+  let count = 0;
   let queue: Promise<unknown> = Promise.resolve();
 
+  let known: string | undefined;
+  /** Returns the folder to which the records belong. */
+  const home = (): string => {
+    known ??= getKnownPath(disk, options.stateFolder);
+    return known;
+  };
   const made = (operation: NewOperation, stage: Operation["stage"]): Operation => {
     const at = makeTimestamp(env);
-    return { id: newId(), at, ...operation, stage };
+    return { id: newId(), at, ...operation, stage, state: home() };
+  };
+  /** Appends all unwritten lines, in order, and returns the open file. Throws errno errors; the lines stay then. */
+  const appendAll = (): number => {
+    const fd = file.append(unwritten.values());
+    unwritten = new Map();
+    return fd;
   };
   const flush = (): void => {
-    if (noted.size === 0) return;
-    const lines = noted.values();
-    noted = new Map();
-    quietly(() => closeQuietly(disk, file.append(lines)));
+    if (unwritten.size === 0) return;
+    quietly(() => closeQuietly(disk, appendAll()));
+    for (const id of unwritten.keys()) {
+      if (unwritten.size <= MOST_UNWRITTEN) break;
+      unwritten.delete(id);
+    }
   };
   const write = (line: object): void => {
     if (options.readOnly) return;
+    unwritten.set(`line ${count++}`, JSON.stringify(line));
     flush();
-    quietly(() => closeQuietly(disk, file.append([JSON.stringify(line)])));
+  };
+  const begun = (operation: NewOperation): Operation => {
+    flush();
+    const whole = made(operation, "begun");
+    unwritten.set(whole.id, JSON.stringify(whole));
+    return whole;
+  };
+  const settle = (ids: readonly string[]): void => {
+    for (const id of ids) {
+      const line = unwritten.get(id);
+      if (line !== undefined) options.onUnrecorded?.((JSON.parse(line) as Operation).text);
+    }
   };
   return {
     note(operation) {
       const whole = made(operation, "done");
-      noted.set(whole.id, JSON.stringify(whole));
+      unwritten.set(whole.id, JSON.stringify(whole));
       return whole.id;
     },
     flush,
+    settle,
     async begin(operation) {
-      flush();
-      const whole = made(operation, "begun");
+      const whole = begun(operation);
       await quietlyLater(async () => {
-        await useFile(disk, file.append([JSON.stringify(whole)]), async (fd) => isDurable && disk.sync(fd));
+        await useFile(disk, appendAll(), async (fd) => isDurable && disk.sync(fd));
         if (isDurable && file.takeNew()) await disk.syncFolder(folder);
       });
       return whole;
     },
     beginNow(operation) {
-      flush();
-      const whole = made(operation, "begun");
+      const whole = begun(operation);
       quietly(() => {
-        useFile(disk, file.append([JSON.stringify(whole)]), (fd) => isDurable && disk.syncNow(fd));
+        useFile(disk, appendAll(), (fd) => isDurable && disk.syncNow(fd));
         if (isDurable && file.takeNew()) disk.syncFolderNow(folder);
       });
       return whole;
     },
-    done: (id, outcome = {}) => write({ done: id, ...outcome }),
+    done(id, outcome = {}) {
+      write({ done: id, ...outcome });
+      settle([id]);
+    },
     failed(ids) {
-      for (const id of ids) noted.delete(id);
+      for (const id of ids) unwritten.delete(id);
       if (ids.length > 0) write({ failed: ids });
     },
     conclude: (concluded, step) => write({ concluded, step }),
     lines() {
       flush();
-      return guardErrno("reading the record of operations", () => [...file.lines()]);
+      return guardErrno("reading the record of operations", () => [
+        ...Array.from(file.lines(), (line) => withOwner(line, home())),
+        ...Array.from(unwritten.values(), (line) => JSON.parse(line) as object),
+      ]);
     },
     alone<T>(run: () => Promise<T>): Promise<T> {
       const result = queue.then(() => locked(run));
@@ -117,6 +154,17 @@ export function makeOperationLog(options: OperationLogOptions): OperationLog {
       lock.release();
     }
   }
+}
+
+/** Returns a line of the record; an operation that was not made by this state folder says why it is final here. */
+function withOwner(line: object, home: string): object {
+  const { id, state } = line as { readonly id?: unknown; readonly state?: unknown };
+  if (id === undefined || state === home) return line;
+  const final =
+    typeof state === "string"
+      ? `It was made by the state folder at ${state}, and this one is at ${home}: files of the other are left alone. Undo it there.`
+      : "Its record does not name the state folder that made it, so files are left alone.";
+  return { ...line, final };
 }
 
 /** Returns twelve random digits. Ids of entries are another sequence, which tests foresee. */
@@ -183,7 +231,7 @@ class NumberedFiles {
   }
 
   /** Yields the parsed lines of all files. */
-  *lines(): Generator<unknown> {
+  *lines(): Generator<object> {
     for (const number of this.numbers()) {
       let bytes: Uint8Array;
       try {

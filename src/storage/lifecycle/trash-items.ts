@@ -5,6 +5,7 @@
 
 import { basename, join } from "node:path";
 import { parse, toBytes } from "../../core/json/json.ts";
+import { getKnownPath } from "../fs/confined-disk.ts";
 import { type Disk, exists, readWhole, removeQuietly } from "../fs/disk.ts";
 import { addNumber, getInfo, putInPlaceNow } from "../fs/files.ts";
 import { listFolder, listNames } from "../fs/folders.ts";
@@ -24,6 +25,8 @@ export interface TrashRecord {
   readonly name?: string | null;
   readonly firstMessage?: string | null;
   readonly messageCount?: number;
+  /** The real path of the state folder that it is written for; missing in records of older versions. */
+  readonly state?: string;
   /** For leftovers, which belong to no deleted session: their former paths. */
   readonly files?: readonly string[];
 }
@@ -85,15 +88,16 @@ export function getLeftoverPath({ item, record }: Pick<TrashItem, "item" | "reco
 /** Makes an item with its record, durably, and returns the item. */
 export async function makeItem(disk: Disk, paths: StoragePaths, id: string, record: TrashRecord): Promise<string> {
   const item = newFolder(disk, paths, record.deletedAt, id);
-  await writeRecord(disk, item, record);
+  await writeRecord(disk, paths, item, record);
   return item;
 }
 
 /** Writes the record of an item, durably, unless it has one. */
-export async function writeRecord(disk: Disk, item: string, record: TrashRecord): Promise<void> {
+export async function writeRecord(disk: Disk, paths: StoragePaths, item: string, record: TrashRecord): Promise<void> {
+  const whole = { ...record, state: getKnownPath(disk, paths.state) };
   try {
     if (!exists(disk, join(item, RECORD)))
-      putInPlaceNow(disk, join(item, RECORD), toBytes(JSON.stringify(record)), { replace: false, sync: true });
+      putInPlaceNow(disk, join(item, RECORD), toBytes(JSON.stringify(whole)), { replace: false, sync: true });
     await disk.syncFolder(item);
   } catch (error) {
     discardEmpty(disk, item);
@@ -139,13 +143,14 @@ export function measureFolder(disk: Disk, folder: string): number {
 function readRecord(disk: Disk, item: string): TrashRecord | undefined {
   try {
     const record = parse(readWhole(disk, join(item, RECORD))) as Partial<TrashRecord> | null;
-    const { sessionId, path, deletedAt, files = [], name, firstMessage } = record ?? {};
+    const { sessionId, path, deletedAt, files = [], name, firstMessage, state } = record ?? {};
     const texts = [
       sessionId,
       path,
       deletedAt,
       name ?? "",
       firstMessage ?? "",
+      state ?? "",
       ...(Array.isArray(files) ? files : [null]),
     ];
     const isWhole = texts.every((value) => typeof value === "string");

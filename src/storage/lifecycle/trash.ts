@@ -7,6 +7,7 @@ import { SESSION_ID } from "../../core/format/entry.ts";
 import type { Deleted, FoundInTrash, MovedSession, MoveOptions, Trashed, Where } from "../../core/ports/lifecycle.ts";
 import type { BegunOperation } from "../../core/ports/operations.ts";
 import { DID, SHORTEST_ID } from "../../core/session/history.ts";
+import { getKnownPath, isBelow } from "../fs/confined-disk.ts";
 import { getPointerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { useAndClose } from "../fs/files.ts";
@@ -170,7 +171,7 @@ async function toItem(
   const said = { name, firstMessage, messageCount };
   const record: TrashRecord = { sessionId, path, deletedAt: at, leafId, operationId: id, ...said };
   const begun = begunItem(deps, locked);
-  if (begun !== undefined) await writeRecord(disk, begun, record);
+  if (begun !== undefined) await writeRecord(disk, deps.paths, begun, record);
   const item = begun ?? (await makeItem(disk, deps.paths, SESSION_ID.test(sessionId) ? sessionId : "session", record));
   try {
     const changes = paths.map((path): PathChange => [path, join(item, basename(path))]);
@@ -207,6 +208,7 @@ export async function restoreSession(
       "The server's own trash has no such session. What the trash command took can be restored from the desktop's trash.",
       { ...where },
     );
+  requireOwn(deps, found);
   const { sessionId, path, name = null, firstMessage = null } = found.record;
   await requireFit({ sessionId, file: found.file });
   const operation = {
@@ -226,6 +228,23 @@ export async function restoreSession(
     operation,
     () => restoreItem(deps, found),
     ({ movedTo }) => ({ step: { ...operation.step, count: countEntries(deps, movedTo) } }),
+  );
+}
+
+/** Throws path_outside_root for an item of another state folder, whose copy this one is: it would go to the original. */
+function requireOwn({ disk, paths }: LifecycleDeps, { item, file, record: { path, state } }: TrashItem): void {
+  const home = getKnownPath(disk, paths.state);
+  if (state === home) return;
+  const root = getKnownPath(disk, paths.flat ?? (paths.root as string));
+  if (state === undefined && isBelow(root, getKnownPath(disk, path))) return;
+  throw new Failure(
+    "path_outside_root",
+    {
+      what: `The session was deleted at ${path}, by the state folder at ${state ?? "another place"}; this one is at ${home}.`,
+      state: "Nothing was changed.",
+      advice: `import_session of ${file} brings it in here.`,
+    },
+    { itemPath: item, path: file },
   );
 }
 

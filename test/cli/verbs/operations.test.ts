@@ -1,6 +1,6 @@
 /** The verbs for what happened, as a person uses them: operations, undo, redo, trash, and archiving by age. */
 
-import { appendFileSync, chmodSync, readdirSync, rmSync } from "node:fs";
+import { appendFileSync, chmodSync, mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { contentsOf, put, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
@@ -152,6 +152,25 @@ test("undo asks so, too, where sessions went on or are gone, and until one can b
     Took back: Archived "Refactor auth".
     {....}
     & ${file}`);
+});
+
+test("goto to where a conversation goes on already says so, and a change that is not recorded does not hide it", async () => {
+  const { place, file } = await used();
+  await say(place)(`
+    $ unarchive {one} ::
+    $ goto {one} leaf --at :: undo takes that back.
+    $ goto {one} leaf --at
+    The conversation goes on from {id} already; nothing was changed.
+    $ goto {one} a0000000 --at
+    The conversation goes on from a0000000; undo takes that back.`);
+  // The disk refuses the record of operations, and nothing else.
+  const record = join(place.state, "operations", "1.jsonl");
+  rmSync(record);
+  mkdirSync(record);
+  const { stdout, stderr, status } = await runHere(place, ["rename", file, "Unrecorded"], { now: NOW });
+  expect([stdout, status]).toEqual(["The name is now Unrecorded.\n", 0]);
+  expect(stderr).toContain('Named the session "Unrecorded"');
+  expect(stderr).toContain("the disk refused its record");
 });
 
 const DAY = 86_400_000;

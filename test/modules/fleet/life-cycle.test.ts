@@ -118,7 +118,7 @@ const SCENES: Readonly<Record<string, string>> = {
     two reads text; one befalls unconfirmed; one archive_session ! storage_failed; one heals; both lists s; both reads text
     one shows here = cwd:cwd; two archive_session; both lists - s; one reads text; two reads text
     two befalls unconfirmed; two delete_session ! storage_failed; two heals; both lists - s; both reads text
-    two undo; both lists s; both reads text`,
+    two undo ! ground_moved ~ The next older operation; two unarchive_session; both lists s; both reads text`,
   "a restore whose lines another machine begins to give at the same moment says so": `
     one delete_session; one prune; one befalls unbegun; one restore_session ! storage_failed retryable ~ Restore it again
     one heals; one restore_session; two lists s`,

@@ -1,6 +1,15 @@
 /** The record of operations: what several processes and crashes do to it. */
 
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
@@ -132,6 +141,39 @@ test("a disk that refuses keeps nothing from happening, and shows what was recor
     log.done(id);
     expect([open(), numbersIn(first).split(" ")[0]]).toEqual([0, "1"]);
   }
+});
+
+test("what the disk refused is known here, told once it is done, and recorded as soon as there is room", async () => {
+  const state = temporaryFolder();
+  write(logIn(state), 1);
+  let isFull = true;
+  const { disk } = failingDisk((_n, name) => (isFull && name === "write" ? "ENOSPC" : undefined));
+  const told: string[] = [];
+  const log = logIn(state, { disk, onUnrecorded: (text: string) => told.push(text) });
+  const noted = log.note(operation(2));
+  log.flush();
+  const failed = log.note(operation(3));
+  log.flush();
+  log.failed([failed]);
+  const { id } = await log.begin(operation(4));
+  expect(told).toEqual([]);
+  log.settle([noted]);
+  log.done(id, { text: "four" });
+  expect(told).toEqual(["2", "4"]);
+  expect([numbersIn(log), numbersIn(logIn(state))]).toEqual(["1 2 four", "1"]);
+  isFull = false;
+  write(log, 5);
+  expect([numbersIn(log), numbersIn(logIn(state))]).toEqual(["1 2 four 5", "1 2 four 5"]);
+  expect(told).toHaveLength(2);
+});
+
+test("an operation of another state folder, whose copy this one is, is final", () => {
+  const [state, other] = [temporaryFolder(), temporaryFolder()];
+  write(logIn(state), 1);
+  cpSync(state, other, { recursive: true });
+  write(logIn(other), 2);
+  const finals = History.of(logIn(other)).operations.map(({ final }) => final);
+  expect(finals).toEqual([expect.stringContaining(state), undefined]);
 });
 
 test("a link in the place of the record is not followed", () => {
