@@ -97,7 +97,7 @@ acrossTiers(describe, STORES)("--store %s", (store) => {
     await client.request("set_model", { provider: "p", modelId: "m" });
     kill(client);
     const kept = { sessionId: before.sessionId, sessionName: "first", model: { provider: "p", id: "m" } };
-    expect(await client.request("get_state")).toMatchObject({ ...kept, persisted: false });
+    expect(await client.request("get_state")).toMatchObject(kept);
     const { sessionId } = await client.request("new_session", { name: "second" });
     kill(client);
     await client.request("set_thinking_level", { level: "high" });

@@ -174,6 +174,7 @@ test("an operation that was noted while commits run is recorded as failed when i
   session.operations = {
     note: () => `operation ${++count}`,
     flush: () => {},
+    settle: () => {},
     failed: (ids: string[]) => failed.push(ids),
   } as unknown as NonNullable<typeof session.operations>;
   const ends: { resolve: () => void; reject: (error: Error) => void }[] = [];
