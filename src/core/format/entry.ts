@@ -47,6 +47,14 @@ export function parseSessionHeader(line: Uint8Array): SessionHeader | null {
   return type === "session" && typeof id === "string" && id !== "" ? (value as SessionHeader) : null;
 }
 
+/** Returns whether damage changed letters in the type of a header. An entry has a parent, and no directory. */
+export function hasDamagedType(record: unknown): boolean {
+  if (typeof record !== "object" || record === null || Object.hasOwn(record, "parentId")) return false;
+  const { type, id, timestamp, cwd } = record as Record<string, unknown>;
+  const isLegible = [type, id, timestamp, cwd].every((value) => typeof value === "string");
+  return isLegible && type !== "session" && (type as string).length === "session".length;
+}
+
 /** Returns a stored header for readers, without the members that should be texts and are not. */
 export function toReadableHeader(stored: object): SessionHeader {
   const header = { ...stored } as Record<string, unknown>;

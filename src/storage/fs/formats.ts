@@ -1,5 +1,6 @@
 /** Names the format of a file that is not one of our sessions, so that it does not count as a damaged one. */
 
+import { hasDamagedType } from "../../core/format/entry.ts";
 import { parse } from "../../core/json/json.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import type { Disk } from "./disk.ts";
@@ -62,26 +63,14 @@ export function findStrangeFormat(disk: Disk, file: string): StrangeFormat | und
   // Damage in another agent's file does not make it our session.
   const areRecords = records.length * 2 > values.length;
   const [first] = records;
-  const isOther =
-    typeof (first as { type?: unknown })?.type === "string" && !isOfOurs(first) && !isDamagedHeader(first, records[1]);
+  const isDamaged = hasDamagedType(first) && records.slice(1).some(isOfOurs);
+  const isOther = typeof (first as { type?: unknown })?.type === "string" && !isOfOurs(first) && !isDamaged;
   if (!areRecords || records.some(isHeader) || (!isOther && records.some(isOfOurs))) return undefined;
   return { name: "jsonl", is: "has lines of JSON, of no agent that is known here", next };
 }
 
 function isHeader(record: unknown): boolean {
   return (record as { type?: unknown } | null)?.type === "session";
-}
-
-/** Returns whether damage changed letters in the type of a header: an entry of ours follows it. */
-function isDamagedHeader(first: unknown, next: unknown): boolean {
-  const { type, id, timestamp, cwd } = first as Record<string, unknown>;
-  const isHeaderLike = [id, timestamp, cwd].every((value) => typeof value === "string");
-  return (
-    isHeaderLike &&
-    String(type).length === "session".length &&
-    isOfOurs(next) &&
-    Object.hasOwn(next as object, "parentId")
-  );
 }
 
 /** Returns whether a record may be one of a session of ours that lost something. */

@@ -4,7 +4,7 @@
  */
 
 import { isUtf8 } from "node:buffer";
-import { CURRENT_VERSION, patchMembers, replaceMember } from "../../core/format/entry.ts";
+import { CURRENT_VERSION, hasDamagedType, patchMembers, replaceMember } from "../../core/format/entry.ts";
 import { HEAD_BYTES } from "../../core/format/node-reader.ts";
 import { deriveLegacyId, deriveLineId, migrateV1, migrateV2 } from "../../core/format/older-versions.ts";
 import { splitDamagedLine } from "../../core/format/salvage.ts";
@@ -279,7 +279,7 @@ export class LineScanner {
       this.entries.report(damage.kind, late.start, late.line.length, damage.reason, damage.salvaged, number + before);
     } else if (damage) this.entries.report(damage.kind, start, length, damage.reason, damage.salvaged, number);
     if (late) this.addBeforeHeader(number, start, bytes);
-    else if (!first) this.addUnusual(number, start, bytes);
+    else if (!first && !isDamagedHeaderLine(line)) this.addUnusual(number, start, bytes);
   }
 
   /** Adds a line that begins before the header: damage, unless it is an entry of a session or has the header. */
@@ -350,6 +350,15 @@ export class LineScanner {
 
 function isSound(line: Uint8Array): boolean {
   return isUtf8(line) && isJson(line);
+}
+
+/** Returns whether a first line is a header of another type, which is no entry. */
+function isDamagedHeaderLine(line: Uint8Array): boolean {
+  try {
+    return hasDamagedType(parse(line));
+  } catch {
+    return false;
+  }
 }
 
 function isBlank(line: Uint8Array): boolean {
