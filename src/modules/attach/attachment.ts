@@ -261,9 +261,9 @@ export class Attachment implements RemoteRunner {
     const { call } = passed;
     const { idempotencyKey } = call.params as { idempotencyKey?: string };
     const { keys } = this.options;
-    const key = idempotencyKey ?? `${keys.prefix}-${++keys.used}`;
+    const key = idempotencyKey ?? passed.key ?? `${keys.prefix}-${++keys.used}`;
     const params = serializeParams(call, idempotencyKey === undefined ? key : undefined);
-    const asked = { ...passed, key, params, isRepeated: false };
+    const asked = { ...passed, key, params, isRepeated: passed.key !== undefined };
     if (this.isClosed) {
       void runLocally(asked);
       return;

@@ -292,7 +292,8 @@ export class Dispatcher implements Caller, SharingServer {
     const settle = (outcome: Outcome): void => {
       if ("result" in outcome && outcome.result instanceof Redirection) {
         slot.runner = outcome.result.runner;
-        return slot.runner.pass({ call, events, runHere, settle });
+        const { idempotencyKey: key } = running.params as KeyedParams;
+        return slot.runner.pass({ call, key, events, runHere, settle });
       }
       lane.passed--;
       if (lane.running === running) lane.running = undefined;

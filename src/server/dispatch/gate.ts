@@ -36,6 +36,8 @@ export interface RemoteRunner {
 /** A call that another process runs. */
 export interface PassedCall {
   readonly call: Call;
+  /** The key with which an earlier runner may have run the call; undefined for a call that was not passed before. */
+  readonly key?: string;
   /** Receives the events caused by the call. */
   readonly events: PendingEvent[];
   /** Runs the call in this process, once it holds the session. */
