@@ -99,7 +99,7 @@ function newestOfGroups(history: History, operations: readonly Operation[]): Ope
   return [...newest.values()];
 }
 
-/** The operations, and what rows tell about them. */
+/** The operations, and what their rows are made of. */
 interface RowFacts {
   readonly workspace: Workspace;
   readonly history: History;

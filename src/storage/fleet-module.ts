@@ -51,7 +51,7 @@ export interface FleetPlace {
 }
 
 export interface ConnectedFleet {
-  /** With it, work goes on without the database. */
+  /** There if work goes on without the database: entries may then wait on this machine. */
   readonly outage?: object;
   makeStores(place: { readonly disk: Disk; readonly env: Env; readonly stateFolder: string }): FleetStores;
   /** Closes the connections. Later calls are answered as by an unreachable database. */

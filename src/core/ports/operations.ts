@@ -121,7 +121,7 @@ export interface OperationLog {
   note(operation: NewOperation): string;
   /** Writes the noted lines, in one write; a commit calls it just before. */
   flush(): void;
-  /** Says that noted changes are done: the person is told of those that the disk refuses to record. */
+  /** Ends noted changes that are done, and reports those that the disk refuses to record to the person. */
   settle(ids: readonly string[]): void;
   /** Records, durably, that a change is about to happen; it must be followed by `done` or `failed`. */
   begin(operation: NewOperation): Promise<BegunOperation>;

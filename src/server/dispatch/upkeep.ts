@@ -149,7 +149,7 @@ export class Upkeep implements Gate {
     if (!fetching) return;
     const { wait } = known ?? { wait: FETCHED_AFTER };
     this.fetches.set(log, { due: Number.POSITIVE_INFINITY, wait });
-    // Until other machines can be asked, the log stays, and so it does if nobody has what it lost.
+    // The log stays until other machines can be asked, and for good if none of them has the lost entries.
     const end = (): void =>
       void this.fetches.set(log, { due: env.now() + wait, wait: Math.min(2 * wait, LONGEST_FETCH_WAIT) });
     fetching.then(end, end);

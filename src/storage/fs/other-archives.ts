@@ -32,7 +32,7 @@ export function findOtherArchives({
   });
 }
 
-/** Returns whether a confined server may not tell of a folder. */
+/** Returns whether a confined server may not name a folder. */
 function isHidden(disk: Disk, folder: string): boolean {
   try {
     disk.info(folder);

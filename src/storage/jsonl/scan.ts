@@ -352,7 +352,7 @@ function isSound(line: Uint8Array): boolean {
   return isUtf8(line) && isJson(line);
 }
 
-/** Returns whether a first line is a header of another type, which is no entry. */
+/** Returns whether the first line is a header whose type was damaged: it is no entry. */
 function isDamagedHeaderLine(line: Uint8Array): boolean {
   try {
     return hasDamagedType(parse(line));

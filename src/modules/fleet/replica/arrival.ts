@@ -327,8 +327,8 @@ function ignoreFailure(error: unknown): null {
 }
 
 /**
- * Fetches an unreadable copy again if the fleet has its session, and one for another reason (`isStillSo`). The old file stays as a backup, and its entries that
- * the fleet lacks go to quarantine. Returns whether it was fetched.
+ * Fetches a copy again if the fleet has its session: an unreadable one, or one for which `isStillSo` returns true. The old
+ * file stays as a backup, and its entries that the fleet lacks go to quarantine. Returns whether it was fetched.
  */
 async function refetch(
   place: ArrivalPlace,

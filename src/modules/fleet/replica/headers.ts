@@ -6,7 +6,7 @@ import type { Log } from "../../../core/ports/store.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 
 /** Returns whether a copy has the header of its session. */
-export function hasHeader({ headerLine }: Pick<Log, "headerLine">, there: Uint8Array): boolean {
+function hasHeader({ headerLine }: Pick<Log, "headerLine">, there: Uint8Array): boolean {
   return areSameBytes(trimLine(headerLine), trimLine(there));
 }
 
