@@ -7,7 +7,7 @@ import { basename, join } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { parseSessionHeader } from "../core/format/entry.ts";
 import { getContentText, toPreview } from "../core/format/message.ts";
-import { concat, parse, splitLines } from "../core/json/json.ts";
+import { concat, parse, splitLines, tryParse } from "../core/json/json.ts";
 import type { Quarantine, QuarantinedEntries } from "../core/ports/quarantined-entries.ts";
 import type { Log } from "../core/ports/store.ts";
 import { type Disk, readWhole, renameExclusive } from "./fs/disk.ts";
@@ -118,13 +118,9 @@ function splitWholeLines(bytes: Uint8Array): Uint8Array[] {
 
 /** Returns whether a line is an entry as programs write them. Others would damage the session that they are appended to. */
 export function isEntry(line: Uint8Array): boolean {
-  try {
-    const { id, type, parentId } = parse(line) as Record<string, unknown>;
-    const isNamed = typeof id === "string" && id !== "" && typeof type === "string" && type !== "session";
-    return isNamed && (parentId === null || typeof parentId === "string");
-  } catch {
-    return false;
-  }
+  const { id, type, parentId } = (tryParse(line) ?? {}) as Record<string, unknown>;
+  const isNamed = typeof id === "string" && id !== "" && typeof type === "string" && type !== "session";
+  return isNamed && (parentId === null || typeof parentId === "string");
 }
 
 /** Returns whether a line stands for one that cannot be read. */

@@ -11,6 +11,7 @@ import {
   type Range,
   toBytes,
   toOneLine,
+  tryParse,
 } from "../json/json.ts";
 import { HEAD_BATCH, type Head, KNOWN_TYPES, packId } from "../tree/nodes.ts";
 import { type BodyHead, getBodyHead } from "./node-reader.ts";
@@ -36,12 +37,7 @@ const HEADER_TEXTS = [
 
 /** Returns the header on a line, as it is stored; null if the line is not a header. */
 export function parseSessionHeader(line: Uint8Array): SessionHeader | null {
-  let value: unknown;
-  try {
-    value = parse(line);
-  } catch {
-    return null;
-  }
+  const value = tryParse(line);
   if (typeof value !== "object" || value === null) return null;
   const { type, id } = value as { type?: unknown; id?: unknown };
   return type === "session" && typeof id === "string" && id !== "" ? (value as SessionHeader) : null;

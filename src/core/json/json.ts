@@ -72,6 +72,24 @@ export function parseText(text: string): unknown {
   return valueOfKnown(toBytes(text));
 }
 
+/** Returns the value of a JSON text; undefined if it is none. */
+export function tryParse(bytes: Uint8Array, start = 0, end = bytes.length): unknown {
+  try {
+    return parse(bytes, start, end);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Does the same as {@link tryParse} with a text. */
+export function tryParseText(text: string): unknown {
+  try {
+    return parseText(text);
+  } catch {
+    return undefined;
+  }
+}
+
 function hasBackslashedName(value: unknown): boolean {
   const open = [value];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {

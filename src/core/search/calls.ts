@@ -1,7 +1,7 @@
 /** Tool calls as they are searched: the values of their arguments, and the files that they name. */
 
 import { getToolCalls, toStored } from "../format/message.ts";
-import { parseText } from "../json/json.ts";
+import { tryParseText } from "../json/json.ts";
 import { NamedFiles } from "./named-files.ts";
 
 /**
@@ -61,11 +61,7 @@ function useOf(tool: string, args: unknown, cwd: string | null): ToolUse {
 /** Returns arguments as a value: some agents store them as the text of their JSON. */
 function asObject(args: unknown): unknown {
   if (typeof args !== "string" || !/^\s*[{[]/.test(args)) return args;
-  try {
-    return parseText(args);
-  } catch {
-    return args;
-  }
+  return tryParseText(args) ?? args;
 }
 
 interface Argument {

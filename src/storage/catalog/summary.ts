@@ -9,7 +9,7 @@ import { NO_DAMAGE } from "../../core/format/damage.ts";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { getContentText } from "../../core/format/message.ts";
 import { HEAD_BYTES, HeadReader } from "../../core/format/node-reader.ts";
-import { isJson, parse, skipSpace } from "../../core/json/json.ts";
+import { isJson, skipSpace, tryParse } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { parseTime } from "../../core/search/listing.ts";
 import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
@@ -332,11 +332,7 @@ function nameIn(entry: unknown, before: string | null): string | null {
 
 /** Parses a line; undefined when it is damaged. */
 export function parseLine(line: Uint8Array): unknown {
-  try {
-    return parse(line);
-  } catch {
-    return undefined;
-  }
+  return tryParse(line);
 }
 
 export function getEntryMessage(entry: unknown): Readonly<Record<string, unknown>> | undefined {

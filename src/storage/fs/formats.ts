@@ -1,7 +1,7 @@
 /** Names the format of a file that is not one of our sessions, so that it does not count as a damaged one. */
 
 import { hasDamagedType } from "../../core/format/entry.ts";
-import { parse } from "../../core/json/json.ts";
+import { tryParseText } from "../../core/json/json.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import type { Disk } from "./disk.ts";
 import { readBeginning, readIfPresent } from "./files.ts";
@@ -47,7 +47,7 @@ export function findStrangeFormat(disk: Disk, file: string): StrangeFormat | und
   if (beginsDatabase(bytes))
     return { name: "sqlite", is: "is an SQLite database, of no agent that is known here", next };
   const text = new TextDecoder().decode(bytes);
-  const value = isWhole ? valueIn(text) : undefined;
+  const value = isWhole ? tryParseText(text) : undefined;
   const isEmpty = value === null || (typeof value === "object" && Object.keys(value as object).length === 0);
   if (value !== undefined && isEmpty)
     return { name: "empty", is: "is a JSON document with nothing in it", next: "Its agent said nothing in it yet" };
@@ -58,7 +58,7 @@ export function findStrangeFormat(disk: Disk, file: string): StrangeFormat | und
       : { name: "json", is: "is a JSON document of no agent that is known here", next };
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   if (!isWhole) lines.pop();
-  const values = lines.map(valueIn);
+  const values = lines.map(tryParseText);
   const records = values.filter((one) => typeof one === "object" && one !== null);
   // Damage in another agent's file does not make it our session.
   const areRecords = records.length * 2 > values.length;
@@ -77,12 +77,4 @@ function isHeader(record: unknown): boolean {
 function isOfOurs(record: unknown): boolean {
   const { type } = (record ?? {}) as { type?: unknown };
   return isHeader(record) || KNOWN_TYPES.includes(type as never);
-}
-
-function valueIn(text: string): unknown {
-  try {
-    return parse(Buffer.from(text));
-  } catch {
-    return undefined;
-  }
 }

@@ -5,7 +5,7 @@
 
 import { parseSessionHeader } from "../../core/format/entry.ts";
 import { splitDamagedLine } from "../../core/format/salvage.ts";
-import { areSameBytes, holdsAt, skipSpace, toBytes } from "../../core/json/json.ts";
+import { areSameBytes, holdsAt, skipSpace, toBytes, tryParseText } from "../../core/json/json.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import { headerFile, isContainerName } from "./container-paths.ts";
 import type { Disk } from "./disk.ts";
@@ -176,7 +176,8 @@ export function hasEntriesNearby(disk: Disk, fd: number): boolean {
   const bytes = Buffer.alloc(ENTRIES_WITHIN);
   const count = disk.read(fd, bytes, 0, bytes.length, 0);
   if (beginsDatabase(bytes)) return false;
-  const records = bytes.toString("latin1", 0, count).split("\n").map(recordIn);
+  const lines = bytes.toString("latin1", 0, count).split("\n");
+  const records = lines.map((line) => tryParseText(line) as StoredHeader | null | undefined);
   const [first] = records;
   if (first && isOfAnother(first)) return false;
   return records.some(
@@ -193,14 +194,6 @@ function isOfAnother({ type, version, id, timestamp, cwd }: StoredHeader): boole
   if (typeof timestamp !== "string" || typeof cwd !== "string") return true;
   // A damaged type still counts as a header's; headers of version 1 have no version.
   return type.length !== "session".length && (typeof version !== "number" || typeof id !== "string");
-}
-
-function recordIn(line: string): StoredHeader | undefined {
-  try {
-    return (JSON.parse(line) as StoredHeader | null) ?? undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Returns the session id that the name of a session file ends with; undefined when it has none. */

@@ -11,7 +11,7 @@ import {
   toReadableHeader,
 } from "../../core/format/entry.ts";
 import { migrateHeader } from "../../core/format/older-versions.ts";
-import { concat, getMembers, toBytes } from "../../core/json/json.ts";
+import { concat, getMembers, toBytes, tryParseText } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Disk } from "../fs/disk.ts";
 import { listNames } from "../fs/folders.ts";
@@ -126,12 +126,8 @@ function readRemains(line: Uint8Array): Partial<Record<"id" | "timestamp" | "cwd
   if (own.includes('"parentId"')) return {};
   const find = (name: string, isValid: (value: string) => boolean): string | undefined => {
     const [, written] = new RegExp(`"${name}"\\s*:\\s*("(?:[^"\\\\]|\\\\.)+")`).exec(own) ?? [];
-    try {
-      const value = written === undefined ? undefined : (JSON.parse(written) as string);
-      return value !== undefined && !value.includes("\ufffd") && isValid(value) ? value : undefined;
-    } catch {
-      return undefined;
-    }
+    const value = written === undefined ? undefined : (tryParseText(written) as string | undefined);
+    return value !== undefined && !value.includes("\ufffd") && isValid(value) ? value : undefined;
   };
   return {
     id: find("id", (value) => SESSION_ID.test(value)),

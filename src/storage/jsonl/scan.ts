@@ -17,6 +17,7 @@ import {
   isJson,
   parse,
   toBytes,
+  tryParse,
 } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { KNOWN_TYPES, unpackId } from "../../core/tree/nodes.ts";
@@ -354,11 +355,7 @@ function isSound(line: Uint8Array): boolean {
 
 /** Returns whether the first line is a header whose type was damaged: it is no entry. */
 function isDamagedHeaderLine(line: Uint8Array): boolean {
-  try {
-    return hasDamagedType(parse(line));
-  } catch {
-    return false;
-  }
+  return hasDamagedType(tryParse(line));
 }
 
 function isBlank(line: Uint8Array): boolean {

@@ -6,7 +6,7 @@
 import { join } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { parse, splitLines, toBytes } from "../../core/json/json.ts";
+import { splitLines, toBytes, tryParse } from "../../core/json/json.ts";
 import { type Env, makeTimestamp } from "../../core/ports/env.ts";
 import type { NewOperation, Operation, OperationLog } from "../../core/ports/operations.ts";
 import { getKnownPath } from "../fs/confined-disk.ts";
@@ -301,16 +301,7 @@ class NumberedFiles {
 /** Yields the lines that are objects; skips damaged and torn lines. */
 function* parsedLines(bytes: Uint8Array): Generator<object> {
   for (const text of splitLines(bytes)) {
-    const line = lineOrNull(text);
-    if (line !== null) yield line;
-  }
-}
-
-function lineOrNull(bytes: Uint8Array): object | null {
-  try {
-    const line = parse(bytes);
-    return typeof line === "object" ? line : null;
-  } catch {
-    return null;
+    const line = tryParse(text);
+    if (typeof line === "object" && line !== null) yield line;
   }
 }

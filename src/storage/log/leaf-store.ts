@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { parse, toBytes } from "../../core/json/json.ts";
+import { toBytes, tryParse } from "../../core/json/json.ts";
 import type { FileStamp, Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
@@ -100,12 +100,8 @@ function bytesIn(disk: Disk, file: string): Uint8Array | undefined {
 
 /** Returns a parsed record; undefined if it is missing or a crash corrupted it. */
 function recordIn(bytes: Uint8Array | undefined): Recorded | undefined {
-  try {
-    const recorded = bytes && (parse(bytes) as Recorded);
-    return recorded && typeof recorded === "object" && isId(recorded.leafId) ? recorded : undefined;
-  } catch {
-    return undefined;
-  }
+  const recorded = bytes && (tryParse(bytes) as Recorded | null | undefined);
+  return recorded && typeof recorded === "object" && isId(recorded.leafId) ? recorded : undefined;
 }
 
 function isId(id: unknown): boolean {

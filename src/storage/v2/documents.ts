@@ -7,7 +7,7 @@
 import { dirname } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
 import { isObject } from "../../core/format/loose.ts";
-import { concat, parse, toBytes } from "../../core/json/json.ts";
+import { concat, toBytes, tryParse } from "../../core/json/json.ts";
 import { type Disk, isAbsent, readWhole, writeAll } from "../fs/disk.ts";
 import { putInPlaceNow, readIfFile, useFile } from "../fs/files.ts";
 import { nameBackup } from "../fs/quarantine.ts";
@@ -431,11 +431,7 @@ function pretty(value: object): string {
 
 function documentOf<T>(bytes: Uint8Array, kind: string, shape: Shape<T>): T {
   if (bytes.length > DOCUMENT_BYTES) throw new Malformed(`${kind} is over the byte read limit of ${DOCUMENT_BYTES}`);
-  let value: unknown;
-  try {
-    value = parse(bytes);
-  } catch {
-    throw new Malformed(`${kind} is not JSON`);
-  }
+  const value = tryParse(bytes);
+  if (value === undefined) throw new Malformed(`${kind} is not JSON`);
   return shape(value, kind);
 }

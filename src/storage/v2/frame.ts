@@ -6,7 +6,7 @@
 import { isUtf8 } from "node:buffer";
 import { hash } from "node:crypto";
 import { isObject } from "../../core/format/loose.ts";
-import { decodeText, findMember, findValueEnd, getMembers, parse, toBytes } from "../../core/json/json.ts";
+import { decodeText, findMember, findValueEnd, getMembers, parse, toBytes, tryParse } from "../../core/json/json.ts";
 
 export const FRAME_SCHEMA = "pi.session_store_v2.segment_frame.v1";
 const ROW_SCHEMA = "pi.session_store_v2.offset_index.v1";
@@ -290,12 +290,8 @@ export function decodeRow(b: Uint8Array, start = 0, end = b.length): IndexRow {
 }
 
 function decodeAnyRow(b: Uint8Array, start: number, end: number): IndexRow {
-  let value: unknown;
-  try {
-    value = parse(b, start, end);
-  } catch {
-    throw new Malformed("the line is not JSON");
-  }
+  const value = tryParse(b, start, end);
+  if (value === undefined) throw new Malformed("the line is not JSON");
   if (!isObject(value)) throw new Malformed("the line is not a JSON object");
   if (value.state !== "active") throw new Malformed("the state is not active");
   return rowOf(valuesBy((name) => value[name], Object.keys(value), ROW_FIELDS, ROW_SCHEMA, "state"));

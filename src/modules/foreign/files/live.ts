@@ -1,7 +1,7 @@
 /** Finds the sessions that other agents have open now, as far as they show it on this machine. */
 
 import { basename, dirname, join, sep } from "node:path";
-import { parse } from "../../../core/json/json.ts";
+import { tryParse } from "../../../core/json/json.ts";
 import type { Holder } from "../../../core/ports/lock.ts";
 import type { Disk, FileInfo } from "../../../storage/fs/disk.ts";
 import { findAllowed, getInfo, readBeginning } from "../../../storage/fs/files.ts";
@@ -91,12 +91,8 @@ function notesIn(disk: Disk, folder: string): Map<string, Holder> {
 
 function noteIn(disk: Disk, file: string) {
   const bytes = readBeginning(disk, file, LONGEST_NOTE);
-  let note: unknown;
-  try {
-    note = bytes && parse(bytes);
-  } catch {
-    // It is being written.
-  }
+  // It may be being written.
+  const note = bytes && tryParse(bytes);
   const { pid, sessionId } = (note ?? {}) as { readonly pid?: unknown; readonly sessionId?: unknown };
   if (typeof sessionId !== "string" || !isSameProcess(disk, pid, undefined)) return undefined;
   const since = new Date(getInfo(disk, file)?.modified ?? 0).toISOString();

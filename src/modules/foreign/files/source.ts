@@ -3,7 +3,7 @@
 import { basename } from "node:path";
 import { Failure } from "../../../core/failure.ts";
 import { CURRENT_VERSION } from "../../../core/format/entry.ts";
-import { parse } from "../../../core/json/json.ts";
+import { tryParse } from "../../../core/json/json.ts";
 import type { Disk } from "../../../storage/fs/disk.ts";
 import { readAt, readBeginning, readIfPresent } from "../../../storage/fs/files.ts";
 import { beginsAsOurs, findHeaderIn, isInOmp } from "../../../storage/fs/header.ts";
@@ -49,11 +49,7 @@ export function recogniseFile(disk: Disk, file: string): Translator | undefined 
 export function readFirstRecord(disk: Disk, fd: number): unknown {
   const bytes = readAt(disk, fd, 0, Math.min(disk.infoOf(fd).size, CHUNK));
   const feed = bytes.indexOf(0x0a);
-  try {
-    return parse(bytes, 0, feed < 0 ? bytes.length : feed);
-  } catch {
-    return undefined;
-  }
+  return tryParse(bytes, 0, feed < 0 ? bytes.length : feed);
 }
 
 /** The read part of a file of lines. */
@@ -136,11 +132,5 @@ export function readLines(
 }
 
 function isWholeObject(bytes: Buffer): boolean {
-  if (bytes.at(-1) !== 0x7d) return false;
-  try {
-    parse(bytes);
-    return true;
-  } catch {
-    return false;
-  }
+  return bytes.at(-1) === 0x7d && tryParse(bytes) !== undefined;
 }

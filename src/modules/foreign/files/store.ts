@@ -3,7 +3,7 @@
 import { basename, dirname, join } from "node:path";
 import { isErrno } from "../../../core/errno.ts";
 import { isObject } from "../../../core/foreign/messages.ts";
-import { decodeText, parse } from "../../../core/json/json.ts";
+import { decodeText, tryParseText } from "../../../core/json/json.ts";
 import type { Env } from "../../../core/ports/env.ts";
 import type { ForeignFiles } from "../../../storage/foreign-module.ts";
 import { isContainerName } from "../../../storage/fs/container-paths.ts";
@@ -95,7 +95,7 @@ function findGeminiProject(disk: Disk, file: string): string | undefined {
   if (project === undefined) return undefined;
   const root = readText(disk, join(project, ".project_root"))?.trim();
   if (root !== undefined && isDirectory(root)) return root;
-  const listed = jsonIn(readText(disk, join(dirname(dirname(project)), "projects.json")));
+  const listed = tryParseText(readText(disk, join(dirname(dirname(project)), "projects.json")) ?? "");
   const projects = isObject(listed) && isObject(listed.projects) ? listed.projects : {};
   return Object.keys(projects).find((path) => projects[path] === basename(project) && isDirectory(path));
 }
@@ -114,14 +114,6 @@ function readText(disk: Disk, file: string): string | undefined {
   const bytes = readIfFile(() => readBeginning(disk, file, LONGEST_LIST));
   try {
     return bytes === null ? undefined : decodeText(bytes);
-  } catch {
-    return undefined;
-  }
-}
-
-function jsonIn(text: string | undefined): unknown {
-  try {
-    return text === undefined ? undefined : parse(new TextEncoder().encode(text));
   } catch {
     return undefined;
   }

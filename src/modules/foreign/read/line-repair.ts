@@ -5,7 +5,7 @@
 
 import { isObject } from "../../../core/foreign/messages.ts";
 import { type LinePiece, splitDamagedLine } from "../../../core/format/salvage.ts";
-import { concat, isJson, parse, toBytes } from "../../../core/json/json.ts";
+import { concat, isJson, toBytes, tryParse } from "../../../core/json/json.ts";
 import type { Translator } from "./translator.ts";
 
 /** Bytes of lines that are held because they may be one record. */
@@ -109,12 +109,8 @@ export class LineRepairer {
 
 function holdsRecord(bytes: Uint8Array, isRecord: NonNullable<Translator["isRecord"]>): boolean {
   if (bytes[0] !== OPEN_BRACE || bytes.at(-1) !== CLOSE_BRACE) return false;
-  try {
-    const value = parse(bytes);
-    return isObject(value) && isRecord(value);
-  } catch {
-    return false;
-  }
+  const value = tryParse(bytes);
+  return isObject(value) && isRecord(value);
 }
 
 /** Adds a line. Returns whether a string or an object is open at its end. */

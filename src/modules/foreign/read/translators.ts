@@ -1,7 +1,7 @@
 /** The list of translators, and which of them knows a file. A new format is a new file and a line here. */
 
 import { isObject } from "../../../core/foreign/messages.ts";
-import { parse } from "../../../core/json/json.ts";
+import { tryParse } from "../../../core/json/json.ts";
 import { claude } from "./claude/claude.ts";
 import { clineHistory, clineMessages, clineScreen, rooHistory, rooScreen } from "./cline/cline.ts";
 import { codex } from "./codex/codex.ts";
@@ -47,16 +47,12 @@ function linesOf(bytes: Uint8Array, isWhole: boolean): Readonly<Record<string, u
     const feed = bytes.indexOf(0x0a, at);
     if (feed < 0 && !isWhole) break;
     const end = feed < 0 ? bytes.length : feed;
-    try {
-      const value = parse(bytes, at, end);
-      if (!isObject(value)) continue;
-      if (lines.length === 0 && value.type === "session" && typeof value.id === "string") return null;
-      lines.push(value);
-    } catch {
-      // Damage, a document of several lines, or no JSON at all.
-    } finally {
-      at = end + 1;
-    }
+    const value = tryParse(bytes, at, end);
+    at = end + 1;
+    // Damage, a part of a document, or no JSON at all.
+    if (!isObject(value)) continue;
+    if (lines.length === 0 && value.type === "session" && typeof value.id === "string") return null;
+    lines.push(value);
   }
   return lines;
 }

@@ -10,7 +10,7 @@ import { isObject, type JsonObject, NO_TIME, toTimestamp } from "../../../core/f
 import { resolveAttachments } from "../../../core/format/attachments.ts";
 import { getToolCalls, toStored } from "../../../core/format/message.ts";
 import { replaceHalves } from "../../../core/json/halves.ts";
-import { concat, parse, toBytes, toJsonText } from "../../../core/json/json.ts";
+import { concat, parse, toBytes, toJsonText, tryParse } from "../../../core/json/json.ts";
 import type { FidelityReport } from "../../../core/ports/fidelity.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { Tally } from "../read/fidelity.ts";
@@ -293,12 +293,7 @@ export class ExportWalk {
     const { session } = this;
     const { nodes } = session.log;
     const line = session.line(position);
-    let entry: unknown;
-    try {
-      entry = parse(line);
-    } catch {
-      return undefined;
-    }
+    const entry = tryParse(line);
     if (!isObject(entry) || entry.damaged === true) return undefined;
     this.time = toTimestamp(entry.timestamp, this.time);
     const message = this.messageIn(position, entry, line);

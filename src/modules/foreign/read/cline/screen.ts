@@ -16,7 +16,7 @@ import {
   toText,
   toTimestamp,
 } from "../../../../core/foreign/messages.ts";
-import { parseText } from "../../../../core/json/json.ts";
+import { tryParseText } from "../../../../core/json/json.ts";
 import type {
   AboutSession,
   PendingEntries,
@@ -195,10 +195,6 @@ function questionIn(text: string): string | undefined {
 
 function objectIn(text: unknown): JsonObject | undefined {
   if (typeof text !== "string" || !text.startsWith("{")) return undefined;
-  try {
-    const value = parseText(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = tryParseText(text);
+  return isObject(value) ? value : undefined;
 }

@@ -15,7 +15,7 @@ import {
   toText,
   toTimestamp,
 } from "../../../../core/foreign/messages.ts";
-import { parseText } from "../../../../core/json/json.ts";
+import { tryParseText } from "../../../../core/json/json.ts";
 import type {
   AboutSession,
   PendingEntries,
@@ -453,12 +453,8 @@ function findExitCode(text: string): number {
 
 /** Returns the value of arguments, which are JSON text. A text that is no JSON stays as it is. */
 function argumentsIn(text: unknown): unknown {
-  if (typeof text !== "string") return text;
-  try {
-    return parseText(text);
-  } catch {
-    return text;
-  }
+  const value = typeof text === "string" ? tryParseText(text) : undefined;
+  return value === undefined ? text : value;
 }
 
 /** Beginnings of texts in the user's place that no person wrote. */

@@ -13,6 +13,7 @@ import {
   toText,
   toTimestamp,
 } from "../../../../core/foreign/messages.ts";
+import { tryParseText } from "../../../../core/json/json.ts";
 import { getApi } from "../apis.ts";
 import { getFolderName, getOwnName } from "../file-name.ts";
 import type {
@@ -331,13 +332,8 @@ function thoughtOf(
 
 /** Returns arguments as the object that they are, even if they are written as a text. */
 function argumentsOf(args: unknown): unknown {
-  if (typeof args !== "string") return args;
-  try {
-    const value: unknown = JSON.parse(args);
-    return isObject(value) ? value : args;
-  } catch {
-    return args;
-  }
+  const value = typeof args === "string" ? tryParseText(args) : undefined;
+  return isObject(value) ? value : args;
 }
 
 /** Returns the model's view of a tool's result, and the rest of the event. */

@@ -4,7 +4,7 @@
  */
 
 import { isObject, type JsonObject } from "../../../../core/foreign/messages.ts";
-import { parse, toBytes } from "../../../../core/json/json.ts";
+import { toBytes, tryParse } from "../../../../core/json/json.ts";
 import { isArrayAt, readDocumentRecords, readRest, splitParts, toRecordBytes, toWholePart } from "../documents.ts";
 import { readLineBeginning, type Skim } from "../skim.ts";
 import type { Beginnings, Translator } from "../translator.ts";
@@ -59,12 +59,8 @@ function isIndented(bytes: Uint8Array): boolean {
 }
 
 function isMessage(bytes: Uint8Array): boolean {
-  try {
-    const value = parse(bytes);
-    return isObject(value) && isMessageRecord(value);
-  } catch {
-    return false;
-  }
+  const value = tryParse(bytes);
+  return isObject(value) && isMessageRecord(value);
 }
 
 function isMessageRecord({ type, id, timestamp, content }: JsonObject): boolean {

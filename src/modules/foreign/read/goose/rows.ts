@@ -3,7 +3,7 @@
  * metadata as JSON. Newer versions added columns; the existing ones are read.
  */
 
-import { concat, isJson, toBytes } from "../../../../core/json/json.ts";
+import { concat, isJson, toBytes, tryParseText } from "../../../../core/json/json.ts";
 import {
   hasColumns,
   hasRow,
@@ -93,9 +93,6 @@ function momentOf(text: string | undefined): number {
 }
 
 function jsonIn(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
+  const value = tryParseText(text);
+  return value === undefined ? text : value;
 }

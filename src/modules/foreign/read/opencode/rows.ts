@@ -6,7 +6,7 @@
  */
 
 import { isObject, type JsonObject, toText } from "../../../../core/foreign/messages.ts";
-import { concat, parse, toBytes } from "../../../../core/json/json.ts";
+import { concat, toBytes, tryParse } from "../../../../core/json/json.ts";
 import {
   hasColumns,
   hasRow,
@@ -202,12 +202,8 @@ function factsOf(row: SourceRow): JsonObject {
 }
 
 function jsonIn(bytes: Uint8Array | undefined): unknown {
-  try {
-    const value = bytes && parse(bytes);
-    return isObject(value) || Array.isArray(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = bytes && tryParse(bytes);
+  return isObject(value) || Array.isArray(value) ? value : undefined;
 }
 
 function valuesOf(tables: SourceTables, table: string, row: SourceRow): JsonObject {

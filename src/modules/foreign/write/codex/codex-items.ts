@@ -9,8 +9,8 @@ import {
   getElements,
   getMembers,
   parse,
-  parseText,
   toJsonText,
+  tryParseText,
 } from "../../../../core/json/json.ts";
 import type { Session } from "../../../../core/session/session.ts";
 import { toCallArguments, toToolName } from "../claude/claude-blocks.ts";
@@ -98,7 +98,7 @@ export function readCallTexts(line: Uint8Array): (string | undefined)[] {
 
 /** Returns a thought that its provider can read again, as the item that it was; any other is left out. */
 function thoughtItem({ thinkingSignature: signature }: JsonObject, losses: Losses): JsonObject[] {
-  const item = typeof signature === "string" && signature.startsWith("{") ? parsedOrNone(signature) : undefined;
+  const item = typeof signature === "string" && signature.startsWith("{") ? tryParseText(signature) : undefined;
   if (
     isObject(item) &&
     item.type === "reasoning" &&
@@ -108,14 +108,6 @@ function thoughtItem({ thinkingSignature: signature }: JsonObject, losses: Losse
     return [item];
   losses.note("A thought is left out, because it has no signature of the same provider.");
   return [];
-}
-
-function parsedOrNone(text: string): unknown {
-  try {
-    return parseText(text);
-  } catch {
-    return undefined;
-  }
 }
 
 export function toResultItem(callId: string, message: JsonObject, losses: Losses): JsonObject {
