@@ -108,7 +108,9 @@ export class Derivation {
     }
     const record = { bytes, value, number };
     try {
-      this.note(number, this.translation.take(record));
+      const verdict = this.translation.take(record);
+      if (verdict.isRaw) this.translation.keep(record);
+      this.note(number, verdict);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       const warning = `The record was not understood and is kept as it is: ${reason}.`;

@@ -29,6 +29,13 @@ export interface RecordVerdict {
   readonly fidelity: Fidelity;
   /** A sentence about something in it that a person should know. */
   readonly warning?: string;
+  /** True if it is still to be kept as it is, by {@link Translation.keep}. */
+  readonly isRaw?: true;
+}
+
+/** Returns the verdict on a record that is kept as it is. */
+export function makeRawVerdict(kind: string): RecordVerdict {
+  return { kind, fidelity: "preserved", isRaw: true };
 }
 
 /** An entry that a translator makes, before it is a line. */
@@ -92,9 +99,10 @@ export interface Translation {
    */
   take(record: SourceRecord): RecordVerdict;
   /**
-   * Keeps a record that is no JSON, or that `take` failed on, as an entry with `members`, in the order of the file.
+   * Keeps a record as an entry, in the order of the file: one that is no JSON, or that `take` failed on, with `members`;
+   * one whose verdict says so as it is.
    */
-  keep(record: SourceRecord, members: Readonly<Record<string, unknown>>): void;
+  keep(record: SourceRecord, members?: Readonly<Record<string, unknown>>): void;
   /** Returns the pending entries, as they would be if the file ended here. Changes nothing. */
   pending(): PendingEntries;
   /** Notes the place after the last record; {@link back} returns to it. Only formats with bases need it. */

@@ -12,13 +12,14 @@ import {
 } from "../../../../core/foreign/messages.ts";
 import { toBytes } from "../../../../core/json/json.ts";
 import { getOwnName } from "../file-name.ts";
-import type {
-  AboutSession,
-  PendingEntries,
-  RecordVerdict,
-  SourceRecord,
-  Translation,
-  TranslationTools,
+import {
+  type AboutSession,
+  makeRawVerdict,
+  type PendingEntries,
+  type RecordVerdict,
+  type SourceRecord,
+  type Translation,
+  type TranslationTools,
 } from "../translator.ts";
 import { chainEntries } from "../turns.ts";
 import {
@@ -103,7 +104,7 @@ export class ClaudeTranslation implements Translation {
 
   take(source: SourceRecord): RecordVerdict {
     const record = source.value;
-    if (!isObject(record)) return this.keepRaw(source, "(no object)");
+    if (!isObject(record)) return makeRawVerdict("(no object)");
     const type = toText(record.type) ?? "(no type)";
     this.facts.note(record);
     const uuid = getRecordUuid(source, record, type);
@@ -132,7 +133,7 @@ export class ClaudeTranslation implements Translation {
       try {
         this.takeSpoken(one.source, one.record, one.uuid, one.type);
       } catch {
-        this.keepRaw(one.source, one.type);
+        this.keep(one.source);
       }
   }
 
@@ -149,7 +150,7 @@ export class ClaudeTranslation implements Translation {
     return again === undefined || verdict.warning !== undefined ? verdict : { ...verdict, warning: again };
   }
 
-  keep(source: SourceRecord, members: JsonObject): void {
+  keep(source: SourceRecord, members = this.rawMembers(source)): void {
     this.add(this.rawItem(source, members));
   }
 
@@ -492,12 +493,7 @@ export class ClaudeTranslation implements Translation {
     const sum = this.tools.sha256(source.bytes);
     if (this.latest.get(type) === sum) return { kind: type, fidelity: "preserved" };
     this.latest.set(type, sum);
-    return this.keepRaw(source, type);
-  }
-
-  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
-    this.add(this.rawItem(source, this.rawMembers(source)));
-    return { kind, fidelity: "preserved" };
+    return makeRawVerdict(type);
   }
 
   private rawMembers({ bytes }: SourceRecord): JsonObject {

@@ -17,13 +17,14 @@ import {
   toTimestamp,
 } from "../../../../core/foreign/messages.ts";
 import { tryParseText } from "../../../../core/json/json.ts";
-import type {
-  AboutSession,
-  PendingEntries,
-  RecordVerdict,
-  SourceRecord,
-  Translation,
-  TranslationTools,
+import {
+  type AboutSession,
+  makeRawVerdict,
+  type PendingEntries,
+  type RecordVerdict,
+  type SourceRecord,
+  type Translation,
+  type TranslationTools,
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
 import { getMessageModel } from "./blocks.ts";
@@ -60,23 +61,17 @@ export class ScreenTranslation implements Translation {
     this.turns = new Turns(tools);
   }
 
-  take(source: SourceRecord): RecordVerdict {
-    const { value } = source;
+  take({ value }: SourceRecord): RecordVerdict {
     const kind = isObject(value) ? kindOf(value) : undefined;
-    if (!isObject(value) || kind === undefined) {
-      this.turns.keep(source, this.time);
-      return { kind: "(no message)", fidelity: "preserved" };
-    }
+    if (!isObject(value) || kind === undefined) return makeRawVerdict("(no message)");
     this.noteTime(value.ts);
     this.isPartial = value.partial === true;
     const verdict = this.takeKnown(value, kind);
     this.isBegun = true;
-    if (verdict) return verdict;
-    this.turns.keep(source, this.time);
-    return { kind, fidelity: "preserved" };
+    return verdict ?? makeRawVerdict(kind);
   }
 
-  keep(source: SourceRecord, members: JsonObject): void {
+  keep(source: SourceRecord, members?: JsonObject): void {
     this.turns.keep(source, this.time, members);
   }
 

@@ -109,7 +109,7 @@ export class ClineTranslation implements Translation {
     return this.keepRaw(source, toText(role) ?? toText(value.type) ?? "(no role)");
   }
 
-  keep(source: SourceRecord, members: JsonObject): void {
+  keep(source: SourceRecord, members?: JsonObject): void {
     this.turns.keep(source, this.time, members);
   }
 

@@ -16,13 +16,14 @@ import {
   toTimestamp,
 } from "../../../../core/foreign/messages.ts";
 import { tryParseText } from "../../../../core/json/json.ts";
-import type {
-  AboutSession,
-  PendingEntries,
-  RecordVerdict,
-  SourceRecord,
-  Translation,
-  TranslationTools,
+import {
+  type AboutSession,
+  makeRawVerdict,
+  type PendingEntries,
+  type RecordVerdict,
+  type SourceRecord,
+  type Translation,
+  type TranslationTools,
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
 
@@ -60,21 +61,21 @@ export class CodexTranslation implements Translation {
 
   take(source: SourceRecord): RecordVerdict {
     const record = source.value;
-    if (!isObject(record)) return this.raw(source, "(no object)");
+    if (!isObject(record)) return makeRawVerdict("(no object)");
     const type = toText(record.type) ?? "(no type)";
     this.time = toTimestamp(record.timestamp, this.time);
     const { payload } = record;
-    if (!isObject(payload)) return this.raw(source, type);
+    if (!isObject(payload)) return makeRawVerdict(type);
     if (type === "response_item") return this.takeItem(source, payload);
     if (type === "event_msg") return this.takeEvent(source, payload);
-    if (type === "session_meta") return this.takeMeta(source, payload);
+    if (type === "session_meta") return this.takeMeta(payload);
     if (type === "turn_context") return this.takeContext(source, payload);
     if (type === "compacted") return this.takeCompaction(source, payload);
-    if (type === "token_usage_record") return this.takeRecordedUsage(source, payload);
-    return this.raw(source, type);
+    if (type === "token_usage_record") return this.takeRecordedUsage(payload);
+    return makeRawVerdict(type);
   }
 
-  keep(source: SourceRecord, members: JsonObject): void {
+  keep(source: SourceRecord, members?: JsonObject): void {
     this.turns.keep(source, this.time, members);
   }
 
@@ -107,13 +108,13 @@ export class CodexTranslation implements Translation {
 
   // --- about the session ---------------------------------------------------------------------------------------
 
-  private takeMeta(source: SourceRecord, payload: JsonObject): RecordVerdict {
+  private takeMeta(payload: JsonObject): RecordVerdict {
     // A copied fork has its own first, and then those of the sessions that it was copied from. One that continues
     // another file has its own last.
     if (!this.meta || this.isInherited) this.meta = payload;
     this.isInherited = false;
     this.provider = toText(payload.model_provider) ?? this.provider;
-    return this.raw(source, "session_meta");
+    return makeRawVerdict("session_meta");
   }
 
   private takeContext(source: SourceRecord, payload: JsonObject): RecordVerdict {
@@ -128,7 +129,7 @@ export class CodexTranslation implements Translation {
       this.level = level;
       this.turns.note("thinking_level_change", this.nativeId(source, "level"), this.time, { thinkingLevel: level });
     }
-    return this.raw(source, "turn_context");
+    return makeRawVerdict("turn_context");
   }
 
   // --- the conversation ----------------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ export class CodexTranslation implements Translation {
       return { kind, fidelity: "preserved" };
     }
     const output = parseCodexOutput(item);
-    if (!output) return this.raw(source, kind);
+    if (!output) return makeRawVerdict(kind);
     const { callId: toolCallId, content, hasFailed } = output;
     const toolName = this.toolNames.get(toolCallId) ?? "";
     const answer = { toolCallId, toolName, content, isError: hasFailed, at: this.time };
@@ -247,19 +248,19 @@ export class CodexTranslation implements Translation {
     const kind = `event_msg/${name}`;
     if (ECHOES.has(name)) {
       const text = (toText(payload.message) ?? toText(payload.text) ?? "").trim();
-      return this.isSaid(text) ? { kind, fidelity: "preserved" } : this.raw(source, kind);
+      return this.isSaid(text) ? { kind, fidelity: "preserved" } : makeRawVerdict(kind);
     }
     if (name === "item_completed" && isObject(payload.item)) {
       const { type, content, summary_text: summary } = payload.item;
       const text = Array.isArray(summary) ? summary.join("\n\n") : joinPartTexts(content);
       const isEcho = ECHOED_ITEMS.has(toText(type) ?? "") && this.isSaid(text.trim());
       const itemKind = `${kind}/${toText(type) ?? "(no type)"}`;
-      return isEcho ? { kind: itemKind, fidelity: "preserved" } : this.raw(source, itemKind);
+      return isEcho ? { kind: itemKind, fidelity: "preserved" } : makeRawVerdict(itemKind);
     }
-    if (name === "token_count") return this.takeUsage(source, payload, kind);
+    if (name === "token_count") return this.takeUsage(payload, kind);
     if (name === "thread_rolled_back") {
       this.rollBack(toCount(payload.num_turns));
-      return this.raw(source, kind);
+      return makeRawVerdict(kind);
     }
     if (name === "thread_name_updated" && typeof payload.thread_name === "string") {
       const members = { name: payload.thread_name };
@@ -267,7 +268,7 @@ export class CodexTranslation implements Translation {
       return { kind, fidelity: "derived" };
     }
     if (ENDS_OF_TURNS.has(name)) this.complete(name === "turn_aborted");
-    return this.raw(source, kind);
+    return makeRawVerdict(kind);
   }
 
   /** True if a response item had a text. An event whose text no item had is kept. */
@@ -276,19 +277,19 @@ export class CodexTranslation implements Translation {
   }
 
   /** Takes the usage of one call of the model, which comes directly after its items. */
-  private takeRecordedUsage(source: SourceRecord, { usage }: JsonObject): RecordVerdict {
+  private takeRecordedUsage({ usage }: JsonObject): RecordVerdict {
     const { current } = this.turns;
-    if (!isObject(usage) || !current || current.usage !== NO_USAGE) return this.raw(source, "token_usage_record");
+    if (!isObject(usage) || !current || current.usage !== NO_USAGE) return makeRawVerdict("token_usage_record");
     current.usage = usageIn(usage);
     this.complete(false);
     return { kind: "token_usage_record", fidelity: "derived" };
   }
 
   /** Takes the usage of a call of the model; Codex repeats an already counted one from time to time. */
-  private takeUsage(source: SourceRecord, { info }: JsonObject, kind: string): RecordVerdict {
+  private takeUsage({ info }: JsonObject, kind: string): RecordVerdict {
     const last = isObject(info) ? info.last_token_usage : undefined;
     const total = isObject(info) ? JSON.stringify(info.total_token_usage) : "";
-    if (!isObject(last) || total === this.spent) return this.raw(source, kind);
+    if (!isObject(last) || total === this.spent) return makeRawVerdict(kind);
     this.spent = total;
     const { current } = this.turns;
     if (current && current.usage === NO_USAGE) {
@@ -297,7 +298,7 @@ export class CodexTranslation implements Translation {
       return { kind, fidelity: "derived" };
     }
     // It was counted by a record before, or belongs to a call without an answer.
-    return this.raw(source, kind);
+    return makeRawVerdict(kind);
   }
 
   /** Notes that the current answer is whole. */
@@ -321,11 +322,6 @@ export class CodexTranslation implements Translation {
     if (text === "") return;
     this.said.push(text);
     if (this.said.length > REMEMBERED) this.said.shift();
-  }
-
-  private raw(source: SourceRecord, kind: string): RecordVerdict {
-    this.turns.keep(source, this.time);
-    return { kind, fidelity: "preserved" };
   }
 
   /** Returns an id made from a record's content: forks have copies of records at other places, with other times. */

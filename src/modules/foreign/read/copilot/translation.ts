@@ -16,13 +16,14 @@ import {
 import { tryParseText } from "../../../../core/json/json.ts";
 import { getApi } from "../apis.ts";
 import { getFolderName, getOwnName } from "../file-name.ts";
-import type {
-  AboutSession,
-  PendingEntries,
-  RecordVerdict,
-  SourceRecord,
-  Translation,
-  TranslationTools,
+import {
+  type AboutSession,
+  makeRawVerdict,
+  type PendingEntries,
+  type RecordVerdict,
+  type SourceRecord,
+  type Translation,
+  type TranslationTools,
 } from "../translator.ts";
 import { type OpenAnswer, Turns } from "../turns.ts";
 
@@ -30,13 +31,15 @@ const PROVIDER = "github-copilot";
 
 /** An event, as far as all of them have the same members. */
 interface CopilotEvent {
-  readonly source: SourceRecord;
   readonly nativeId: string;
   readonly at: string;
   readonly data: JsonObject;
 }
 
 type TakeEvent = (event: CopilotEvent) => Omit<RecordVerdict, "kind">;
+
+/** The verdict on an event that is kept as it is. */
+const RAW: ReturnType<TakeEvent> = { fidelity: "preserved", isRaw: true };
 
 /** Events that only mark a beginning or an end. */
 const MARKS = new Set(["assistant.turn_start", "assistant.turn_end"]);
@@ -71,7 +74,7 @@ export class CopilotTranslation implements Translation {
       "session.model_change": (event) => this.takeModel(event),
       "session.title_changed": (event) => this.takeTitle(event),
       "session.compaction_complete": (event) => this.takeCompaction(event),
-      "session.context_cleared": (event) => this.takeCleared(event),
+      "session.context_cleared": () => this.takeCleared(),
       "session.snapshot_rewind": (event) => this.takeRewind(event),
       "session.binary_asset": (event) => this.takeAsset(event),
       "user.message": (event) => this.takeUser(event),
@@ -87,31 +90,31 @@ export class CopilotTranslation implements Translation {
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
-    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    if (!isObject(value)) return makeRawVerdict("(no object)");
     const kind = toText(value.type) ?? "(no type)";
     this.time = toTimestamp(value.timestamp, this.time);
-    if (!isObject(value.data)) return this.keepRaw(source, kind);
+    if (!isObject(value.data)) return makeRawVerdict(kind);
     const { data } = value;
     // A subagent's work is not part of the conversation that started it.
     if (typeof value.agentId === "string" || typeof data.parentToolCallId === "string")
-      return this.keepRaw(source, `subagent/${kind}`);
+      return makeRawVerdict(`subagent/${kind}`);
     if (MARKS.has(kind)) return { kind, fidelity: "dropped" };
     const taker = Object.hasOwn(this.takers, kind) ? this.takers[kind] : undefined;
     // A later event repeats the whole content of a transient one.
     if (!taker && value.ephemeral === true) return { kind, fidelity: "dropped" };
-    if (!taker) return this.keepRaw(source, kind);
+    if (!taker) return makeRawVerdict(kind);
     const nativeId = toText(value.id) ?? `line:${source.number}`;
     const before = this.lengths.get(nativeId);
     if (before === source.bytes.length) return { kind, fidelity: "preserved" };
     if (before !== undefined) {
       const warning = "The event has the id of an earlier one that says something else. It is kept as it is.";
-      return { ...this.keepRaw(source, kind), warning };
+      return { ...makeRawVerdict(kind), warning };
     }
     this.lengths.set(nativeId, source.bytes.length);
-    return { kind, ...taker({ source, nativeId, at: this.time, data }) };
+    return { kind, ...taker({ nativeId, at: this.time, data }) };
   }
 
-  keep(source: SourceRecord, members: JsonObject): void {
+  keep(source: SourceRecord, members?: JsonObject): void {
     this.turns.keep(source, this.time, members);
   }
 
@@ -132,7 +135,7 @@ export class CopilotTranslation implements Translation {
 
   // --- about the session ---------------------------------------------------------------------------------------
 
-  private takeStart({ source, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeStart({ at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { sessionId, startTime, context, selectedModel, detachedFromSpawningParentSessionId: parent } = data;
     const { session } = this;
     if (typeof sessionId === "string" && sessionId !== "") session.id ??= sessionId;
@@ -140,39 +143,38 @@ export class CopilotTranslation implements Translation {
     if (isObject(context) && typeof context.cwd === "string") session.cwd ??= context.cwd;
     const started = toTimestamp(startTime, at);
     if (started !== NO_TIME) session.started ??= started;
-    this.turns.keep(source, at);
     if (typeof selectedModel === "string") this.model = selectedModel;
-    return { fidelity: "preserved" };
+    return RAW;
   }
 
-  private takeModel({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeModel({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { newModel, previousModel: _, ...more } = data;
-    if (typeof newModel !== "string") return this.raw(source);
+    if (typeof newModel !== "string") return RAW;
     this.model = newModel;
     this.turns.note("model_change", nativeId, at, { provider: PROVIDER, modelId: newModel });
     return { fidelity: Object.keys(more).length === 0 ? "preserved" : "derived" };
   }
 
-  private takeTitle({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeTitle({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const name = toText(data.title)
       ?.replace(/[\r\n]+/g, " ")
       .trim();
-    if (!name) return this.raw(source);
+    if (!name) return RAW;
     this.turns.note("session_info", nativeId, at, { name });
     return { fidelity: "preserved" };
   }
 
-  private takeAsset({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeAsset({ data }: CopilotEvent): ReturnType<TakeEvent> {
     const { assetId } = data;
     if (typeof assetId === "string" && String(data.mimeType).startsWith("image/")) this.assets.set(assetId, data);
-    return this.raw(source);
+    return RAW;
   }
 
   // --- the conversation ----------------------------------------------------------------------------------------
 
-  private takeUser({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeUser({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { content, transformedContent, attachments } = data;
-    if (typeof content !== "string") return this.raw(source);
+    if (typeof content !== "string") return RAW;
     this.reasoning = "";
     const given = Array.isArray(attachments) ? attachments.filter(isObject) : [];
     const pictures = given.map((one) => resolvePicture(one, this.assets)).filter((one) => one !== undefined);
@@ -184,21 +186,20 @@ export class CopilotTranslation implements Translation {
     else this.turns.user(nativeId, blocks, at);
     // The program adds to the person's text: the date, hints, and the contents of attached files.
     const isMore = typeof transformedContent === "string" && transformedContent !== content;
-    if (isMore || pictures.length < given.length) this.turns.keep(source, at);
-    return { fidelity: "preserved" };
+    return isMore || pictures.length < given.length ? RAW : { fidelity: "preserved" };
   }
 
-  private takeNotification({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeNotification({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { content, kind } = data;
-    if (typeof content !== "string") return this.raw(source);
+    if (typeof content !== "string") return RAW;
     const members = { customType: "copilot:notification", content: [makeTextBlock(content)], details: { kind } };
     this.turns.add("custom_message", nativeId, at, { ...members, display: true });
     return { fidelity: "preserved" };
   }
 
-  private takeReasoning({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeReasoning({ data }: CopilotEvent): ReturnType<TakeEvent> {
     this.reasoning = toText(data.content) ?? "";
-    return this.raw(source);
+    return RAW;
   }
 
   private takeAnswer({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
@@ -223,20 +224,19 @@ export class CopilotTranslation implements Translation {
     return { fidelity: "preserved" };
   }
 
-  private takeUsage({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeUsage({ data }: CopilotEvent): ReturnType<TakeEvent> {
     const { current } = this.turns;
     const call = toText(data.apiCallId);
-    if (!current || (call !== undefined && this.apiCall !== undefined && call !== this.apiCall))
-      return this.raw(source);
+    if (!current || (call !== undefined && this.apiCall !== undefined && call !== this.apiCall)) return RAW;
     this.useRecord(current, data);
     return { fidelity: "derived" };
   }
 
   /** Takes the usage of a call of the API, which comes before its answer. */
-  private takeUsageRecord({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeUsageRecord({ data }: CopilotEvent): ReturnType<TakeEvent> {
     const { usage } = data;
     const call = isObject(usage) ? toText(usage.apiCallId) : undefined;
-    if (!isObject(usage) || call === undefined) return this.raw(source);
+    if (!isObject(usage) || call === undefined) return RAW;
     const { current } = this.turns;
     if (current && call === this.apiCall) this.useRecord(current, usage);
     else this.usages.set(call, usage);
@@ -249,55 +249,41 @@ export class CopilotTranslation implements Translation {
     this.usages.delete(String(usage.apiCallId));
   }
 
-  private takeToolStart({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeToolStart({ data }: CopilotEvent): ReturnType<TakeEvent> {
     const { toolCallId } = data;
     // That record has the calls of the answer.
-    return typeof toolCallId === "string" && this.toolNames.has(toolCallId)
-      ? { fidelity: "preserved" }
-      : this.raw(source);
+    return typeof toolCallId === "string" && this.toolNames.has(toolCallId) ? { fidelity: "preserved" } : RAW;
   }
 
-  private takeToolEnd({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeToolEnd({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const toolCallId = toText(data.toolCallId) ?? "";
     const toolName = this.toolNames.get(toolCallId);
-    if (toolName === undefined) return this.raw(source);
+    if (toolName === undefined) return RAW;
     this.turns.result(nativeId, { toolCallId, toolName, ...parseToolOutcome(data, this.assets), at });
     return { fidelity: "preserved" };
   }
 
   // --- the tree ------------------------------------------------------------------------------------------------
 
-  private takeCompaction({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeCompaction({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { success, summaryContent, preCompactionTokens, ...details } = data;
-    if (success !== true || typeof summaryContent !== "string") return this.raw(source);
+    if (success !== true || typeof summaryContent !== "string") return RAW;
     const firstKeptEntryId = this.tools.ids.entry(nativeId);
     const members = { summary: summaryContent, firstKeptEntryId, tokensBefore: toCount(preCompactionTokens), details };
     this.turns.add("compaction", nativeId, at, members);
     return { fidelity: "derived" };
   }
 
-  private takeCleared({ source, at }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeCleared(): ReturnType<TakeEvent> {
     this.turns.goTo(null);
-    this.turns.keep(source, at);
-    return { fidelity: "preserved" };
+    return RAW;
   }
 
   /** Goes back to the place before an event, if it and the entries after it are still in the file. */
-  private takeRewind({ source, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+  private takeRewind({ data }: CopilotEvent): ReturnType<TakeEvent> {
     const place = typeof data.upToEventId === "string" ? this.places.get(data.upToEventId) : undefined;
     if (place !== undefined) this.turns.goTo(place);
-    this.turns.keep(source, at);
-    return { fidelity: "preserved" };
-  }
-
-  private raw(source: SourceRecord): ReturnType<TakeEvent> {
-    this.turns.keep(source, this.time);
-    return { fidelity: "preserved" };
-  }
-
-  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
-    this.turns.keep(source, this.time);
-    return { kind, fidelity: "preserved" };
+    return RAW;
   }
 }
 

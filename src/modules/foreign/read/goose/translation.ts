@@ -18,13 +18,14 @@ import {
 } from "../../../../core/foreign/messages.ts";
 import { getApi } from "../apis.ts";
 import { getOwnName } from "../file-name.ts";
-import type {
-  AboutSession,
-  PendingEntries,
-  RecordVerdict,
-  SourceRecord,
-  Translation,
-  TranslationTools,
+import {
+  type AboutSession,
+  makeRawVerdict,
+  type PendingEntries,
+  type RecordVerdict,
+  type SourceRecord,
+  type Translation,
+  type TranslationTools,
 } from "../translator.ts";
 import { type OpenAnswer, Turns } from "../turns.ts";
 
@@ -65,10 +66,10 @@ export class GooseTranslation implements Translation {
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
-    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    if (!isObject(value)) return makeRawVerdict("(no object)");
     const { role } = value;
     if (role === undefined && typeof value.working_dir === "string" && !this.session) return this.takeSession(value);
-    if (role !== "user" && role !== "assistant") return this.keepRaw(source, "(unknown)");
+    if (role !== "user" && role !== "assistant") return makeRawVerdict("(unknown)");
     const content = Array.isArray(value.content) ? value.content.filter(isObject) : [];
     const metadata = isObject(value.metadata) ? value.metadata : {};
     this.time = toTimestamp(secondsIn(value.created), this.time);
@@ -76,10 +77,10 @@ export class GooseTranslation implements Translation {
     const isForPerson = metadata.userVisible !== false;
     const isForModel = metadata.agentVisible !== false;
     const message = { nativeId, at: this.time, content, isForPerson, isForModel, metadata };
-    return this.takeMessage(source, message, role);
+    return this.takeMessage(message, role);
   }
 
-  keep(source: SourceRecord, members: JsonObject): void {
+  keep(source: SourceRecord, members?: JsonObject): void {
     this.release();
     this.turns.keep(source, this.time, members);
   }
@@ -117,11 +118,12 @@ export class GooseTranslation implements Translation {
     return { kind: "session", fidelity: "derived", warning: totalsIn(session) };
   }
 
-  private takeMessage(source: SourceRecord, message: GooseMessage, role: "user" | "assistant"): RecordVerdict {
+  private takeMessage(message: GooseMessage, role: "user" | "assistant"): RecordVerdict {
     const { isForPerson, isForModel, content } = message;
     const isUser = role === "user";
     if (content.length > 0 && content.every((block) => isProgramNotice(block) || block.type === "error")) {
-      if (isUser || content.every(isProgramNotice)) return this.takeNotice(source, role);
+      // Only a person sees it, and it has no speaker.
+      if (isUser || content.every(isProgramNotice)) return makeRawVerdict(`${role}/notice`);
     }
     const isFirst = this.said === 0;
     const isAllHidden = this.seen === 0 && !isFirst;
@@ -134,11 +136,11 @@ export class GooseTranslation implements Translation {
     this.release();
     this.isInCompaction = false;
     if (!isForPerson && isForModel) return this.takeHidden(message, role);
-    return isUser ? this.takeGiven(source, message) : this.takeSpoken(source, message);
+    return isUser ? this.takeGiven(message) : this.takeSpoken(message);
   }
 
   /** Takes the content of a message of a person, or of tools. */
-  private takeGiven(source: SourceRecord, message: GooseMessage): RecordVerdict {
+  private takeGiven(message: GooseMessage): RecordVerdict {
     const { nativeId, at, content } = message;
     const results = content.filter(({ type, id }) => type === "toolResponse" && typeof id === "string");
     for (const [n, block] of results.entries()) this.takeResult(n === 0 ? nativeId : `${nativeId}/${n}`, block, at);
@@ -147,8 +149,7 @@ export class GooseTranslation implements Translation {
     const kind = results.length > 0 ? "user/toolResponse" : "user";
     if (results.length + said.length === content.length && content.length > 0) return { kind, fidelity: "preserved" };
     // Something in it is of a kind that is not known.
-    this.turns.keep(source, at);
-    return { kind, fidelity: "preserved" };
+    return makeRawVerdict(kind);
   }
 
   private takeResult(nativeId: string, block: JsonObject, at: string): void {
@@ -158,8 +159,8 @@ export class GooseTranslation implements Translation {
     this.turns.result(nativeId, { toolCallId, toolName, content, isError, details, at });
   }
 
-  private takeSpoken(source: SourceRecord, message: GooseMessage): RecordVerdict {
-    const { content, metadata, at } = message;
+  private takeSpoken(message: GooseMessage): RecordVerdict {
+    const { content, metadata } = message;
     const hasCalls = content.some(isCall);
     const kind = hasCalls ? "assistant/toolRequest" : "assistant";
     const blocks = content.map(toGooseBlock);
@@ -175,9 +176,9 @@ export class GooseTranslation implements Translation {
       answer.usage = parseGooseUsage(metadata.usage) ?? answer.usage;
     }
     for (const { type, id, name } of known) if (type === "toolCall") this.toolNames.set(String(id), String(name));
-    // Something in it is of a kind that is not known.
-    if (known.length + (error ? 1 : 0) < content.length || content.length === 0) this.turns.keep(source, at);
-    return { kind, fidelity: "preserved" };
+    // Otherwise something in it is of a kind that is not known.
+    const isKnown = content.length > 0 && known.length + (error ? 1 : 0) === content.length;
+    return isKnown ? { kind, fidelity: "preserved" } : makeRawVerdict(kind);
   }
 
   /** Returns the answer that a message is, or is a part of: Goose may write one in several pieces with one id. */
@@ -198,13 +199,6 @@ export class GooseTranslation implements Translation {
     const members = { customType: `goose:${role}`, content: blocks, display: false };
     this.turns.add("custom_message", nativeId, at, members);
     return { kind: `${role}/agent-only`, fidelity: "preserved" };
-  }
-
-  /** Takes a message that only a person sees, and that has no speaker. */
-  private takeNotice(source: SourceRecord, role: string): RecordVerdict {
-    this.release();
-    this.turns.keep(source, this.time);
-    return { kind: `${role}/notice`, fidelity: "preserved" };
   }
 
   // --- compactions ---------------------------------------------------------------------------------------------
@@ -256,12 +250,6 @@ export class GooseTranslation implements Translation {
     const nth = (this.ids.get(key) ?? 0) + 1;
     this.ids.set(key, nth);
     return nth === 1 ? key : `${key}#${nth}`;
-  }
-
-  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
-    this.release();
-    this.turns.keep(source, this.time);
-    return { kind, fidelity: "preserved" };
   }
 }
 

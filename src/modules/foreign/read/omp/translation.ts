@@ -10,13 +10,14 @@ import {
   toTimestamp,
 } from "../../../../core/foreign/messages.ts";
 import { getFolderName } from "../file-name.ts";
-import type {
-  AboutSession,
-  PendingEntries,
-  RecordVerdict,
-  SourceRecord,
-  Translation,
-  TranslationTools,
+import {
+  type AboutSession,
+  makeRawVerdict,
+  type PendingEntries,
+  type RecordVerdict,
+  type SourceRecord,
+  type Translation,
+  type TranslationTools,
 } from "../translator.ts";
 import { aboutPi, getWrittenMembers } from "../written.ts";
 
@@ -57,13 +58,13 @@ export class OmpTranslation implements Translation {
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
-    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    if (!isObject(value)) return makeRawVerdict("(no object)");
     const { id, timestamp } = value;
     // The log takes no entry with an empty type; others may continue this one.
     const type = value.type === "" ? "unknown" : value.type;
     if (type === "title" && source.number === 1) return this.takeTitle(value);
     if (type === "session" && !this.header) return this.takeHeader(value);
-    if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
+    if (typeof type !== "string" || typeof id !== "string" || id === "") return makeRawVerdict("(unknown)");
     this.time = toTimestamp(timestamp, this.time);
     if (type === "session_init") this.isOfSubagent = true;
     const at = toText(timestamp) ?? this.time;
@@ -90,7 +91,8 @@ export class OmpTranslation implements Translation {
     };
   }
 
-  keep({ number }: SourceRecord, members: JsonObject): void {
+  keep({ number, bytes }: SourceRecord, given?: JsonObject): void {
+    const members = given ?? { customType: `import:${this.tools.agent}`, data: Uint8Array.from(bytes) };
     const id = this.tools.ids.entry(`line:${number}:${++this.kept}`);
     this.tools.emit({ type: "custom", id, parentId: this.end, timestamp: this.time, members });
     this.end = id;
@@ -157,11 +159,6 @@ export class OmpTranslation implements Translation {
     this.continued.set(id, edit);
     this.end = edit;
     return { kind: "reset_boundary", fidelity: "derived" } as const;
-  }
-
-  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
-    this.keep(source, { customType: `import:${this.tools.agent}`, data: Uint8Array.from(source.bytes) });
-    return { kind, fidelity: "preserved" };
   }
 }
 

@@ -18,14 +18,15 @@ import {
 } from "../../../../core/foreign/messages.ts";
 import { getApi } from "../apis.ts";
 import { compactJson } from "../documents.ts";
-import type {
-  AboutSession,
-  PendingEntries,
-  RecordVerdict,
-  SourceRecord,
-  TranslatedEntry,
-  Translation,
-  TranslationTools,
+import {
+  type AboutSession,
+  makeRawVerdict,
+  type PendingEntries,
+  type RecordVerdict,
+  type SourceRecord,
+  type TranslatedEntry,
+  type Translation,
+  type TranslationTools,
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
 
@@ -77,17 +78,17 @@ export class OpencodeTranslation implements Translation {
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
-    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    if (!isObject(value)) return makeRawVerdict("(no object)");
     const { role, type, messageID } = value;
     if (typeof role === "string") return this.takeMessage(source, value, role);
     if (typeof type === "string") return this.takePart(source, value, type);
     const isSession = toText(value.id) !== undefined && messageID === undefined && value.sessionID === undefined;
     if (isSession && this.session.id === undefined) return this.takeSession(value);
     const names = Object.keys(value);
-    return this.keepRaw(source, names.length === 1 ? names[0] : "(unknown)");
+    return makeRawVerdict(names.length === 1 ? names[0] : "(unknown)");
   }
 
-  keep(source: SourceRecord, members: JsonObject): void {
+  keep(source: SourceRecord, members = this.rawMembers(source)): void {
     const { open } = this;
     if (open?.kind !== "user") this.turns.keep(source, this.time, members);
     else this.put(open, {}, "custom", members);
@@ -131,7 +132,7 @@ export class OpencodeTranslation implements Translation {
     this.close();
     const kind = `message/${role}`;
     const id = toText(info.id);
-    if (id === undefined || (role !== "user" && role !== "assistant")) return this.keepRaw(source, kind);
+    if (id === undefined || (role !== "user" && role !== "assistant")) return makeRawVerdict(kind);
     this.time = toTimestamp(isObject(info.time) ? info.time.created : undefined, this.time);
     const isSummary = role === "assistant" && info.summary === true && isOver(info) && !isObject(info.error);
     const { asked } = this;
@@ -164,7 +165,7 @@ export class OpencodeTranslation implements Translation {
   private takePart(source: SourceRecord, part: JsonObject, type: string): RecordVerdict {
     const kind = `part/${type}`;
     const { open } = this;
-    if (!open || (part.messageID !== undefined && part.messageID !== open.id)) return this.keepRaw(source, kind);
+    if (!open || (part.messageID !== undefined && part.messageID !== open.id)) return makeRawVerdict(kind);
     const { partId } = this.revert ?? {};
     if (partId !== undefined && partId === part.id) this.splitAt(open, `${partId}/rest`);
     if (open.kind === "user") return { kind, ...this.takeGiven(open, source, part, type) };
@@ -387,11 +388,6 @@ export class OpencodeTranslation implements Translation {
     const members = this.rawMembers(source);
     if (typeof id === "string") this.turns.note("custom", id, at, members);
     else this.turns.keep(source, at, members);
-  }
-
-  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
-    this.keep(source, this.rawMembers(source));
-    return { kind, fidelity: "preserved" };
   }
 
   private rawMembers({ bytes }: SourceRecord): JsonObject {

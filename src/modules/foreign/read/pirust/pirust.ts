@@ -5,14 +5,15 @@
 
 import { isObject, type JsonObject, NO_TIME, toText, toTimestamp } from "../../../../core/foreign/messages.ts";
 import { hasColumns, type SourceTables, type StoredSession, type TableFormat } from "../rows.ts";
-import type {
-  AboutSession,
-  PendingEntries,
-  RecordVerdict,
-  SourceRecord,
-  Translation,
-  TranslationTools,
-  Translator,
+import {
+  type AboutSession,
+  makeRawVerdict,
+  type PendingEntries,
+  type RecordVerdict,
+  type SourceRecord,
+  type Translation,
+  type TranslationTools,
+  type Translator,
 } from "../translator.ts";
 import { aboutPi, getWrittenMembers } from "../written.ts";
 
@@ -71,7 +72,7 @@ class PiTranslation implements Translation {
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
-    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    if (!isObject(value)) return makeRawVerdict("(no object)");
     const { id, parentId, timestamp } = value;
     // The log takes no entry with an empty type; others may continue this one.
     const type = value.type === "" ? "unknown" : value.type;
@@ -84,7 +85,7 @@ class PiTranslation implements Translation {
       const warning = "A picture or other medium is only in the database. migrate_session takes it along.";
       return { kind: "medium", fidelity: "dropped", warning };
     }
-    if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
+    if (typeof type !== "string" || typeof id !== "string" || id === "") return makeRawVerdict("(unknown)");
     this.time = toTimestamp(timestamp, this.time);
     const at = toText(timestamp) ?? this.time;
     const above = parentId === null ? null : (toText(parentId) ?? this.end);
@@ -99,7 +100,8 @@ class PiTranslation implements Translation {
     return { kind: type, fidelity: type === value.type ? "preserved" : "derived" };
   }
 
-  keep({ number }: SourceRecord, members: JsonObject): void {
+  keep({ number, bytes }: SourceRecord, given?: JsonObject): void {
+    const members = given ?? { customType: `import:${this.tools.agent}`, data: Uint8Array.from(bytes) };
     const id = this.tools.ids.entry(`row:${number}:${++this.kept}`);
     this.tools.emit({ type: "custom", id, parentId: this.end, timestamp: this.time, members });
     this.end = id;
@@ -112,10 +114,5 @@ class PiTranslation implements Translation {
   about(): AboutSession {
     const { leafId } = this.header ?? {};
     return { ...aboutPi(this.header), leafId: leafId === "" ? null : toText(leafId) };
-  }
-
-  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
-    this.keep(source, { customType: `import:${this.tools.agent}`, data: Uint8Array.from(source.bytes) });
-    return { kind, fidelity: "preserved" };
   }
 }
