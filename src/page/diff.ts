@@ -70,8 +70,12 @@ function middle(from: readonly string[], to: readonly string[]): DiffLine[] {
 
 /** Returns the lines of a diff from another program: unified, or with numbers after the signs. */
 export function parseDiff(text: string): DiffLine[] {
-  return linesIn(text).map((line) => {
-    if (/^(?:@@|diff |index |---|\+\+\+)/.test(line)) return { sign: "@", text: line };
+  return linesIn(text).map((line, at, lines) => {
+    // The names of a file are a pair; any other line that begins so has signs of its own.
+    const isName = line.startsWith("--- ")
+      ? lines[at + 1]?.startsWith("+++ ")
+      : line.startsWith("+++ ") && lines[at - 1]?.startsWith("--- ");
+    if (isName || /^(?:@@|diff |index )/.test(line)) return { sign: "@", text: line };
     const sign = line[0];
     return sign === "+" || sign === "-" ? { sign, text: line.slice(1) } : { sign: " ", text: line.replace(/^ /, "") };
   });

@@ -115,6 +115,12 @@ describe("changes", () => {
     expect(computeDiff(text("a"), text("b")).length).toBe(40_000);
   });
 
+  test("of lines that begin with signs themselves are no names of files", () => {
+    const lines = parseDiff("--- a/x.sql\n+++ b/x.sql\n@@ -1,2 +1,3 @@\n--- a comment\n+++i;\n ---\n----\n+++ b\n");
+    expect(lines.map(({ sign }) => sign).join("")).toBe("@@@-+ -+");
+    expect(lines.slice(3).map(({ text }) => text)).toEqual(["-- a comment", "++i;", "---", "---", "++ b"]);
+  });
+
   test("are drawn with their signs, far lines left out", () => {
     const lines = parseDiff(`@@ -1 +1 @@\n-a<\n+b\n${" x\n".repeat(10)}`);
     expect(renderDiff(lines)).toBe(
