@@ -16,6 +16,7 @@ import { CURRENT_VERSION, type Entry } from "../core/format/entry.ts";
 import { HeadReader } from "../core/format/node-reader.ts";
 import { deriveLineId, migrateV1, migrateV2 } from "../core/format/older-versions.ts";
 import { decodeText, parse, parseText, toBytes } from "../core/json/json.ts";
+import { addTo } from "../core/lists.ts";
 import { Nodes, ROOT } from "../core/tree/nodes.ts";
 import { Tree } from "../core/tree/tree.ts";
 import { absolutePath, disk, env, readAt, scanLines, useFile } from "./here.ts";
@@ -98,9 +99,7 @@ export function projection(
     const message = messageOf(tree, bodies, item);
     if (!message) continue;
     messages.push(message);
-    const own = bySource.get(item.position);
-    if (own) own.push(message);
-    else bySource.set(item.position, [message]);
+    addTo(bySource, item.position, message);
   }
   const entries = spanEntries(context).map((position) => ({
     sourceEntry: bodies.entry(position) as SessionEntry,

@@ -3,6 +3,7 @@
 import type { PageEntry } from "../core/export/page.ts";
 import { type LooseMembers, toMembers } from "../core/format/loose.ts";
 import { getToolCalls, type ToolCall } from "../core/format/message.ts";
+import { addTo } from "../core/lists.ts";
 
 /** An entry, and for an answer its calls in order, with the entries of those that were answered. */
 interface EntryGroup {
@@ -45,11 +46,7 @@ export function* groupEntries(entries: Iterable<PageEntry>, cuts: ReadonlySet<nu
     if (calls.length === 0) yield group;
     else {
       const open = new Map<string, ToolCall[]>();
-      for (const call of calls.reverse())
-        open
-          .set(call.id, open.get(call.id) ?? [])
-          .get(call.id)
-          ?.push(call);
+      for (const call of calls.reverse()) addTo(open, call.id, call);
       waiting = { ...group, open, after: [] };
     }
   }

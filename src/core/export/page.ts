@@ -5,6 +5,7 @@ import { ENTRY_ID } from "../format/entry.ts";
 import { getContentText, toPreview, toShownText } from "../format/message.ts";
 import { limitMembers } from "../json/few-members.ts";
 import { findMember, getMembers, parse } from "../json/json.ts";
+import { addTo } from "../lists.ts";
 import type { Session } from "../session/session.ts";
 import { getBranches } from "./branches.ts";
 import { readCarriedTexts } from "./carried.ts";
@@ -83,11 +84,7 @@ export function makeExportPage(
   const all = extent === "all";
   const branchesHere = new Map<number, number[]>();
   for (const [index, { from, active }] of branches.entries())
-    if (!active && from >= 0) {
-      const here = branchesHere.get(from) ?? [];
-      branchesHere.set(from, here);
-      here.push(index + 1);
-    }
+    if (!active && from >= 0) addTo(branchesHere, from, index + 1);
   const shown = new Uint8Array(tree.nodes.count);
   for (const { own } of branches) for (const position of own) shown[position] = 1;
   const apart = all ? [...session.visible()].filter((position) => shown[position] === 0) : [];

@@ -2,6 +2,7 @@
 
 import { Failure } from "../failure.ts";
 import { decodeText, toBytes } from "../json/json.ts";
+import { addTo } from "../lists.ts";
 import type { Keyed, Listed, ListRequest, Order, Ordering, Relative } from "../ports/catalog.ts";
 import { fold } from "./query.ts";
 
@@ -226,12 +227,6 @@ function nameOf(path: string): string {
   return path.split(/[/\\]/).pop() ?? "";
 }
 
-function put<K, T>(map: Map<K, T[]>, key: K, session: T): void {
-  const there = map.get(key);
-  if (there) there.push(session);
-  else map.set(key, [session]);
-}
-
 /** Returns the parents of sessions, as far as known: by their path or, if they moved, by the id or name in it. */
 export function findParents(sessions: readonly Relative[]): Map<Relative, Relative> {
   const byPath = new Map<string, Relative>();
@@ -240,10 +235,10 @@ export function findParents(sessions: readonly Relative[]): Map<Relative, Relati
   const byName = new Map<string, Relative[]>();
   for (const session of sessions) {
     byPath.set(session.path, session);
-    put(byId, session.id, session);
+    addTo(byId, session.id, session);
     // pi_agent_rust names files by the first eight characters.
-    put(byBeginning, session.id.slice(0, 8), session);
-    put(byName, nameOf(session.path), session);
+    addTo(byBeginning, session.id.slice(0, 8), session);
+    addTo(byName, nameOf(session.path), session);
   }
   const only = (found: Relative[] | undefined): Relative | undefined => (found?.length === 1 ? found[0] : undefined);
   const parents = new Map<Relative, Relative>();
@@ -272,7 +267,7 @@ export function arrangeFamilies<T>(
   const children = new Map<T, T[]>();
   for (const session of sessions) {
     const parent = parentOf(session);
-    if (parent !== undefined) put(children, parent, session);
+    if (parent !== undefined) addTo(children, parent, session);
   }
   const placed = new Set<T>();
   const rows: { session: T; depth: number }[] = [];
@@ -308,7 +303,7 @@ export function findFamily(
   const children = new Map<Relative | string, Relative[]>();
   for (const session of sessions) {
     const above = parents.get(session) ?? lostParent(session);
-    if (above !== undefined) put(children, above, session);
+    if (above !== undefined) addTo(children, above, session);
   }
   const seen = new Set<Relative>();
   let top = of;

@@ -1,6 +1,7 @@
 /** The recorded operations: the active ones, the ones that were taken back, and the next for undo and redo. */
 
 import { Failure, type FailureText } from "../failure.ts";
+import { addTo } from "../lists.ts";
 import {
   type IdChange,
   OPERATION_KINDS,
@@ -193,12 +194,6 @@ export class History {
     }
     return isOf;
   }
-}
-
-function addTo(lists: Map<string, Operation[]>, key: string, operation: Operation): void {
-  const list = lists.get(key);
-  if (list) list.push(operation);
-  else lists.set(key, [operation]);
 }
 
 /** Returns the event that several operations of one kind are, as a sentence. */

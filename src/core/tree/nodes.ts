@@ -1,5 +1,7 @@
 /** The nodes of one session in file order, as columns: the facts of each entry that opening learns without its body. */
 
+import { addTo } from "../lists.ts";
+
 export const ROOT = -1;
 /** The parent of a node whose parent id names no entry. The id is in {@link Nodes.missingParent}. */
 export const MISSING = -2;
@@ -331,9 +333,7 @@ export class Nodes {
     this.forward.delete(position);
     this.parents[position] = MISSING;
     this.missingParent.set(position, parentId);
-    const waiting = this.awaited.get(parentId);
-    if (waiting) waiting.push(position);
-    else this.awaited.set(parentId, [position]);
+    addTo(this.awaited, parentId, position);
   }
 
   private stopWaiting(position: number, parentId: string): void {

@@ -1,5 +1,6 @@
 /** Keeps the usage of sessions up to their files, in memory and in the catalog's file. */
 
+import { addTo } from "../../core/lists.ts";
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
 import { assignHeirs, type CountedSession, countTakenOver } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
@@ -81,12 +82,7 @@ export class CachedUsage {
     hasOriginal: (listed: Listed) => boolean,
   ): Promise<readonly CountedSession[]> {
     const families = new Map<string, SessionRow[]>();
-    for (const { listed, usage } of sessions) {
-      if (!usage || usage.first === null) continue;
-      const family = families.get(usage.first);
-      if (family) family.push(listed);
-      else families.set(usage.first, [listed]);
-    }
+    for (const { listed, usage } of sessions) if (usage && usage.first !== null) addTo(families, usage.first, listed);
     const heirs = new Map<string, SessionUsage>();
     for (const family of families.values()) {
       if (family.length === 1) continue;

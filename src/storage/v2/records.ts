@@ -1,6 +1,7 @@
 /** The frames of a container as records: where they lie, and where else if another program changed the segments. */
 
 import { concat } from "../../core/json/json.ts";
+import { addTo } from "../../core/lists.ts";
 import type { Column } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import { guardErrno } from "../fs/files.ts";
@@ -158,10 +159,7 @@ export class FrameRecords implements EntrySource {
     const keyOf = (crc: number, length: number): string => `${crc} ${length}`;
     for (let position = this.container.entries.nodes.count - 1; position >= 0; position--) {
       if (segments.values[position] !== segmentSeq) continue;
-      const key = keyOf(crcs.values[position], lengths.values[position]);
-      const same = wanted.get(key);
-      if (same) same.push(position);
-      else wanted.set(key, [position]);
+      addTo(wanted, keyOf(crcs.values[position], lengths.values[position]), position);
     }
     const found = new Map<number, number>();
     const isHit = (start: number, b: Uint8Array, first: number, end: number): boolean => {

@@ -1,6 +1,7 @@
 /** Records before the one that they continue. The order in the file does not matter to Claude Code. */
 
 import { isObject, type JsonObject, toText } from "../../../../core/foreign/messages.ts";
+import { addTo } from "../../../../core/lists.ts";
 import type { SourceRecord, TranslationTools } from "../translator.ts";
 import { getRecordUuid } from "./side-chains.ts";
 
@@ -37,10 +38,7 @@ export class EarlyRecords {
       return false;
     }
     parents.set(uuid, parent);
-    const copy = { ...source, bytes: Uint8Array.from(source.bytes) };
-    const others = waiting.get(parent);
-    if (others) others.push(copy);
-    else waiting.set(parent, [copy]);
+    addTo(waiting, parent, { ...source, bytes: Uint8Array.from(source.bytes) });
     return true;
   }
 

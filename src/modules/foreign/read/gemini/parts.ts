@@ -14,6 +14,7 @@ import {
   toText,
 } from "../../../../core/foreign/messages.ts";
 import { toJsonText } from "../../../../core/json/json.ts";
+import { addTo } from "../../../../core/lists.ts";
 
 /** A call of the model, with the program's record of its result. */
 interface GeminiCall {
@@ -66,10 +67,7 @@ export function getGeminiCalls(message: JsonObject): GeminiCall[] {
     const { id, name } = namesIn(functionCall);
     const call: GeminiCall = { id, name, args, signature: toText(thoughtSignature), record: undefined };
     calls.push(call);
-    const key = id === "" ? `name ${name}` : `id ${id}`;
-    const others = alone.get(key);
-    if (others) others.push(call);
-    else alone.set(key, [call]);
+    addTo(alone, id === "" ? `name ${name}` : `id ${id}`, call);
   }
   const { toolCalls } = message;
   for (const record of Array.isArray(toolCalls) ? toolCalls.filter(isObject) : []) {

@@ -7,6 +7,7 @@
 
 import { isObject, type JsonObject, toText } from "../../../../core/foreign/messages.ts";
 import { concat, toBytes, tryParse } from "../../../../core/json/json.ts";
+import { addTo } from "../../../../core/lists.ts";
 import {
   hasColumns,
   hasRow,
@@ -78,12 +79,7 @@ function records(tables: SourceTables, id: string): Uint8Array[] {
   const of = (table: string, order: (row: SourceRow) => string): SourceRow[] =>
     inOrder(tables.rows(table, { column: "session_id", is: id }), order);
   const parts = new Map<string, SourceRow[]>();
-  for (const row of of("part", (part) => part.text("id") ?? "")) {
-    const message = row.text("message_id") ?? "";
-    const known = parts.get(message);
-    if (known) known.push(row);
-    else parts.set(message, [row]);
-  }
+  for (const row of of("part", (part) => part.text("id") ?? "")) addTo(parts, row.text("message_id") ?? "", row);
   const messages = of("message", (message) => `${timeKey(message)} ${message.text("id") ?? ""}`);
   const rows =
     newer || messages.length === 0
