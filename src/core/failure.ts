@@ -15,25 +15,18 @@ interface FailureKind {
   readonly meaning: string;
 }
 
-const NOT_FOUND = { code: -32002, retryable: false } as const;
-const REFUSED = { code: -32803, retryable: false } as const;
-const REFUSED_FOR_NOW = { code: -32803, retryable: true } as const;
+const notFound = (meaning: string) => ({ code: -32002, retryable: false, meaning }) as const;
+const refused = (meaning: string) => ({ code: -32803, retryable: false, meaning }) as const;
+const refusedForNow = (meaning: string) => ({ code: -32803, retryable: true, meaning }) as const;
 
 export const FAILURES = {
-  session_not_found: { ...NOT_FOUND, meaning: "No such session. list_sessions shows those that exist." },
-  entry_not_found: {
-    ...NOT_FOUND,
-    meaning: "No such entry in this session. get_entries and get_tree show the ids that exist.",
-  },
-  head_not_found: { ...NOT_FOUND, meaning: "No such head in this session. list_heads shows those that exist." },
-  operation_not_found: {
-    ...NOT_FOUND,
-    meaning: "No such operation, or none that is left to take back. list_operations shows those that are recorded.",
-  },
-  cursor_expired: {
-    ...NOT_FOUND,
-    meaning: "The cursor does not belong to this session's current state. Try again without a cursor.",
-  },
+  session_not_found: notFound("No such session. list_sessions shows those that exist."),
+  entry_not_found: notFound("No such entry in this session. get_entries and get_tree show the ids that exist."),
+  head_not_found: notFound("No such head in this session. list_heads shows those that exist."),
+  operation_not_found: notFound(
+    "No such operation, or none that is left to take back. list_operations shows those that are recorded.",
+  ),
+  cursor_expired: notFound("The cursor does not belong to this session's current state. Try again without a cursor."),
   content_modified: {
     code: -32801,
     retryable: false,
@@ -41,97 +34,64 @@ export const FAILURES = {
   },
   cancelled: { code: -32800, retryable: true, meaning: "The request was cancelled and nothing was changed." },
   shutting_down: { code: -32802, retryable: true, meaning: "The server is ending. Start a new one and try again." },
-  session_locked: {
-    ...REFUSED_FOR_NOW,
-    meaning: "Another process is writing to this session. Close it there, or open a fork of it here.",
-  },
-  no_session: { ...REFUSED, meaning: "No session is open. Use switch_session or new_session first." },
-  read_only: { ...REFUSED, meaning: "This session is open for reading only. Use clone or fork to continue in a copy." },
-  unsupported_version: { ...REFUSED, meaning: "This version is newer than this server knows. Use a newer server." },
-  unsupported_command: {
-    ...REFUSED,
-    meaning: "This server keeps the history and runs no model or tool. The host does that.",
-  },
-  agent_failed: {
-    ...REFUSED_FOR_NOW,
-    meaning:
-      "The agent behind this server could not be started, has ended, or does not answer. The next prompt starts it again.",
-  },
-  not_a_session: {
-    ...REFUSED,
-    meaning:
-      "The file is not a session: its first line must have the type session. `format` names the format, if it is known.",
-  },
-  not_a_user_message: {
-    ...REFUSED,
-    meaning: "The entry is not a user message. get_fork_messages lists those; position at accepts any entry.",
-  },
-  invalid_boundary: {
-    ...REFUSED,
-    meaning: "A compaction cannot keep the entries from there on. Choose an entry of the path that begins a turn.",
-  },
-  unrelated_sessions: {
-    ...REFUSED,
-    meaning:
-      "The two sessions have nothing in common: neither is a fork of the other. get_session_family shows the forks.",
-  },
-  nothing_to_compact: {
-    ...REFUSED,
-    meaning:
-      "Nothing that a summary would take in was added since the last compaction. prepare_compaction shows when there is something.",
-  },
-  nothing_to_merge: {
-    ...REFUSED,
-    meaning: "The path to the leaf has all of that branch already. compare_branches shows where two branches part.",
-  },
-  invalid_entry: { ...REFUSED, meaning: "The entry cannot be stored as it is." },
-  invalid_id: {
-    ...REFUSED,
-    meaning:
-      "Ids have at most 128 letters, digits, dots, underscores and hyphens, with a letter or digit at both ends.",
-  },
-  ambiguous_id: { ...REFUSED, meaning: "Several session ids begin with this. Give more of it." },
-  path_outside_root: {
-    ...REFUSED,
-    meaning:
-      "The path lies outside the folders this server may use, or a link in it leads there. Start the server with --allow-path <dir> to allow a folder.",
-  },
-  already_exists: {
-    ...REFUSED,
-    meaning: "Something with that name exists already. Choose another name, or set overwrite where it is offered.",
-  },
-  ground_moved: {
-    ...REFUSED,
-    meaning: "What the operation changed has changed since, so that it cannot be taken back. Nothing was changed.",
-  },
-  cannot_undo: { ...REFUSED, meaning: "The operation cannot be taken back. list_operations says why." },
-  storage_full: {
-    ...REFUSED_FOR_NOW,
-    meaning: "The disk is full. Nothing was changed, unless this message names a change; try again when there is room.",
-  },
-  storage_failed: {
-    ...REFUSED_FOR_NOW,
-    meaning: "The disk, or the fleet's database, refused. Nothing was changed, unless this message names a change.",
-  },
-  outcome_unknown: {
-    ...REFUSED,
-    meaning:
-      "It is unknown whether the command was done: the process that ran it ended or did not answer, or the disk or the database failed in the middle. Read the state before you repeat it.",
-  },
-  unjudged: {
-    ...REFUSED,
-    meaning:
-      "Something in the session cannot be searched for secrets (an image, binary data, damage), so that nothing was exported. Look at it, then set allowUnjudged.",
-  },
-  message_too_large: {
-    ...REFUSED,
-    meaning: "The message or its reply is over the limit. Send or request less at a time.",
-  },
-  migration_failed: { ...REFUSED, meaning: "The session could not be migrated and is as before." },
-  corrupt: {
-    ...REFUSED,
-    meaning: "The stored bytes are damaged. verify_session reports where, repair_session repairs what it can.",
-  },
+  session_locked: refusedForNow(
+    "Another process is writing to this session. Close it there, or open a fork of it here.",
+  ),
+  no_session: refused("No session is open. Use switch_session or new_session first."),
+  read_only: refused("This session is open for reading only. Use clone or fork to continue in a copy."),
+  unsupported_version: refused("This version is newer than this server knows. Use a newer server."),
+  unsupported_command: refused("This server keeps the history and runs no model or tool. The host does that."),
+  agent_failed: refusedForNow(
+    "The agent behind this server could not be started, has ended, or does not answer. The next prompt starts it again.",
+  ),
+  not_a_session: refused(
+    "The file is not a session: its first line must have the type session. `format` names the format, if it is known.",
+  ),
+  not_a_user_message: refused(
+    "The entry is not a user message. get_fork_messages lists those; position at accepts any entry.",
+  ),
+  invalid_boundary: refused(
+    "A compaction cannot keep the entries from there on. Choose an entry of the path that begins a turn.",
+  ),
+  unrelated_sessions: refused(
+    "The two sessions have nothing in common: neither is a fork of the other. get_session_family shows the forks.",
+  ),
+  nothing_to_compact: refused(
+    "Nothing that a summary would take in was added since the last compaction. prepare_compaction shows when there is something.",
+  ),
+  nothing_to_merge: refused(
+    "The path to the leaf has all of that branch already. compare_branches shows where two branches part.",
+  ),
+  invalid_entry: refused("The entry cannot be stored as it is."),
+  invalid_id: refused(
+    "Ids have at most 128 letters, digits, dots, underscores and hyphens, with a letter or digit at both ends.",
+  ),
+  ambiguous_id: refused("Several session ids begin with this. Give more of it."),
+  path_outside_root: refused(
+    "The path lies outside the folders this server may use, or a link in it leads there. Start the server with --allow-path <dir> to allow a folder.",
+  ),
+  already_exists: refused(
+    "Something with that name exists already. Choose another name, or set overwrite where it is offered.",
+  ),
+  ground_moved: refused(
+    "What the operation changed has changed since, so that it cannot be taken back. Nothing was changed.",
+  ),
+  cannot_undo: refused("The operation cannot be taken back. list_operations says why."),
+  storage_full: refusedForNow(
+    "The disk is full. Nothing was changed, unless this message names a change; try again when there is room.",
+  ),
+  storage_failed: refusedForNow(
+    "The disk, or the fleet's database, refused. Nothing was changed, unless this message names a change.",
+  ),
+  outcome_unknown: refused(
+    "It is unknown whether the command was done: the process that ran it ended or did not answer, or the disk or the database failed in the middle. Read the state before you repeat it.",
+  ),
+  unjudged: refused(
+    "Something in the session cannot be searched for secrets (an image, binary data, damage), so that nothing was exported. Look at it, then set allowUnjudged.",
+  ),
+  message_too_large: refused("The message or its reply is over the limit. Send or request less at a time."),
+  migration_failed: refused("The session could not be migrated and is as before."),
+  corrupt: refused("The stored bytes are damaged. verify_session reports where, repair_session repairs what it can."),
 } as const satisfies Record<string, FailureKind>;
 
 export type FailureName = keyof typeof FAILURES;
