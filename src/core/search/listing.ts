@@ -51,8 +51,8 @@ export function sliceAfterCursor<L extends Listed>(
   return ordered.slice(place < ordered.length && compare(ordered[place]) === 0 ? place + 1 : place);
 }
 
-/** Returns the index of the first session in an ordered list that does not come before what it is compared with. */
-export function findIndexIn(ordered: readonly Listed[], compare: (listed: Listed) => number): number {
+/** Returns the index of the first item in an ordered list that does not come before what it is compared with. */
+export function findIndexIn<T>(ordered: readonly T[], compare: (item: T) => number): number {
   let low = 0;
   let high = ordered.length;
   while (low < high) {
@@ -200,13 +200,7 @@ export function findBeginningAmong(id: string, sorted: readonly string[]): strin
 
 /** Returns the index of an id among sorted ones, or the index where it belongs. */
 export function findPlaceInOrder(ids: readonly string[], id: string): number {
-  let low = 0;
-  for (let high = ids.length; low < high; ) {
-    const middle = (low + high) >> 1;
-    if (ids[middle] < id) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  return findIndexIn(ids, (other) => (other < id ? -1 : 0));
 }
 
 function sameBeginning(a: string, b: string): number {

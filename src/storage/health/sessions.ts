@@ -5,6 +5,7 @@ import { isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { NO_DAMAGE } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, SESSION_ID } from "../../core/format/entry.ts";
+import { addTo } from "../../core/lists.ts";
 import type { Progress, UnreadFile } from "../../core/ports/catalog.ts";
 import type { Agent, DamagedSession, HiddenSession, KnownSession, SameId } from "../../core/ports/health.ts";
 import type { Log } from "../../core/ports/store.ts";
@@ -210,7 +211,7 @@ function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Surv
   else found.sessions++;
   if (isContainerName(file)) found.containers++;
   const { sessionId } = known;
-  if (sessionId !== null) found.paths.set(sessionId, [...(found.paths.get(sessionId) ?? []), file]);
+  if (sessionId !== null) addTo(found.paths, sessionId, file);
 }
 
 /** Adds the findings about an open session to the survey. */

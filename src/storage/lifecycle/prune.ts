@@ -2,6 +2,7 @@
 
 import { dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
+import { addTo } from "../../core/lists.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type {
   Leftover,
@@ -115,7 +116,9 @@ async function removeEach(
     }
     progress?.(removed.length + kept.length - keptBefore, planned.length);
   };
-  for (const [sessionPath, group] of bySession(planned)) {
+  const bySession = new Map<string | null, Leftover[]>();
+  for (const one of planned) addTo(bySession, one.sessionPath, one);
+  for (const [sessionPath, group] of bySession) {
     let rest = group;
     const removeAllOf = async (ones: readonly Leftover[]): Promise<void> => {
       for (const one of ones) {
@@ -140,12 +143,6 @@ async function removeEach(
       }
   }
   return removed;
-}
-
-function bySession(leftovers: readonly Leftover[]): Map<string | null, Leftover[]> {
-  const groups = new Map<string | null, Leftover[]>();
-  for (const one of leftovers) groups.set(one.sessionPath, [...(groups.get(one.sessionPath) ?? []), one]);
-  return groups;
 }
 
 /** Checks leftovers again under the lock of their session. */

@@ -135,8 +135,8 @@ class Auditor {
   private readonly rows = new AuditedRows();
   private readonly tree = new AuditedTree();
 
-  /** The counters up to the last whole frame. */
-  private readonly end = { chain: GENESIS, messages: 0, branches: 0, compactions: 0, bytes: 0, segmentSeq: 0, crc: 0 };
+  /** The store up to the last whole frame. */
+  private readonly end = { chain: GENESIS, counters: { ...BEGINNING.counters }, segmentSeq: 0, crc: 0 };
   /** Number of frames, damaged ones included. */
   private frameCount = 0;
   private lastSegment = 0;
@@ -391,10 +391,12 @@ class Auditor {
     before: number,
   ): void {
     const { end } = this;
-    if (this.tree.add(entryId, parentEntryId, before) === 2) end.branches++;
-    if (entryType === "message") end.messages++;
-    else if (entryType === "compaction") end.compactions++;
-    end.bytes += length;
+    const { counters } = end;
+    counters.entriesTotal++;
+    if (this.tree.add(entryId, parentEntryId, before) === 2) counters.branchesTotal++;
+    if (entryType === "message") counters.messagesTotal++;
+    else if (entryType === "compaction") counters.compactionsTotal++;
+    counters.bytesTotal += length;
     end.chain = extendChain(end.chain, payloadSha256);
     end.segmentSeq = segmentSeq;
     end.crc = crc;
@@ -403,23 +405,11 @@ class Auditor {
 
   /** Returns the store up to the last whole frame. */
   private audited(): AuditedEnd {
-    const { end } = this;
-    const { ids } = this.tree;
-    if (ids.length === 0) return BEGINNING;
-    return {
-      chain: end.chain,
-      entryId: ids[ids.length - 1],
-      counters: {
-        entriesTotal: ids.length,
-        messagesTotal: end.messages,
-        branchesTotal: end.branches,
-        compactionsTotal: end.compactions,
-        bytesTotal: end.bytes,
-      },
-      segmentSeq: end.segmentSeq,
-      crc: formatCrc(end.crc),
-      segments: this.segmentCount + 1,
-    };
+    const { chain, counters, segmentSeq, crc } = this.end;
+    const entryId = this.tree.ids.at(-1);
+    if (entryId === undefined) return BEGINNING;
+    const segments = this.segmentCount + 1;
+    return { chain, entryId, counters: { ...counters }, segmentSeq, crc: formatCrc(crc), segments };
   }
 
   conclude(): void {
