@@ -11,7 +11,7 @@ import { type CommandContext, defineCommand, type Report } from "./shared/comman
 import { countLineBytes, exportJsonl, makePageParts, pageParams, pageResult } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, redactSession } from "./shared/redaction.ts";
 import { findRelatives } from "./shared/relatives.ts";
-import { anySessionPath, fidelity, optionalName, toFidelityResult } from "./shared/shapes.ts";
+import { anySessionPath, fidelity, optionalName } from "./shared/shapes.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training", ...RESUMING] as const;
 /** Formats that have all branches by default. */
@@ -168,7 +168,7 @@ export default defineCommand({
 /** Returns how a file is resumed that another agent can have, and what became of the entries, once it is written. */
 function resumption({ sessionId, path, command, report }: ResumableSession) {
   const resume = { sessionId, ...(path === undefined ? {} : { path }), command };
-  return { resume, fidelity: toFidelityResult(report()) };
+  return { resume, fidelity: report() };
 }
 
 type ExportPieces = Iterable<string | Uint8Array>;

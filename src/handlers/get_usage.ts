@@ -163,7 +163,7 @@ export default defineCommand({
       rows: rows.slice(0, past),
       total: count,
       totals,
-      unpricedModels: [...unpricedModels],
+      unpricedModels,
       incomplete: incomplete.slice(0, MAX_INCOMPLETE).map((one) => toIncomplete(one, report)),
       incompleteCount: incomplete.length,
       archivedLeftOut,

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defineCommand } from "./shared/command.ts";
-import { damageResult, fidelity, toFidelityResult } from "./shared/shapes.ts";
+import { damageResult, fidelity } from "./shared/shapes.ts";
 import { verifyAll } from "./shared/verified.ts";
 
 export default defineCommand({
@@ -34,14 +34,8 @@ export default defineCommand({
     const isOpen = workspace.isOpen(session);
     try {
       const source = session.log.foreign;
-      const { damage, invariants, unreadableForRust, ok } = await verifyAll(context, session, isOpen, context.progress);
-      return {
-        damage: damage.map((found) => ({ ...found })),
-        invariants: { ...invariants },
-        unreadableForRust: [...unreadableForRust],
-        ok,
-        ...(source ? { fidelity: toFidelityResult(source.fidelity()) } : {}),
-      };
+      const verdict = await verifyAll(context, session, isOpen, context.progress);
+      return { ...verdict, ...(source ? { fidelity: source.fidelity() } : {}) };
     } finally {
       workspace.release(session);
     }

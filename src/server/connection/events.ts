@@ -15,7 +15,8 @@ export interface PendingEvent extends ReportedLeaves {
 }
 
 export function makeEvent<N extends EventName>(session: Session, name: N, payload: EventPayload<N>): PendingEvent {
-  return { name, sessionId: session.id, leafId: session.ownLeafId, leaves: session.heads.leaves(), payload };
+  const said = payload as PendingEvent["payload"];
+  return { name, sessionId: session.id, leafId: session.ownLeafId, leaves: session.heads.leaves(), payload: said };
 }
 
 /** Returns whether an event reports changes by other programs or damage: any call that finds these reports them. */
