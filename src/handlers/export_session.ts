@@ -7,6 +7,7 @@ import { BadParams, Failure } from "../core/failure.ts";
 import { replaceHalves } from "../core/json/halves.ts";
 import { concat, toBytes, toJsonText } from "../core/json/json.ts";
 import type { Session } from "../core/session/session.ts";
+import { lookAt } from "./shared/any-session.ts";
 import { type CommandContext, defineCommand, type Report } from "./shared/command.ts";
 import { countLineBytes, exportJsonl, makePageParts, pageParams, pageResult } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, redactSession } from "./shared/redaction.ts";
@@ -110,8 +111,7 @@ export default defineCommand({
       throw new BadParams([{ path: "format", message: "this build writes no files of other agents" }]);
     const rules = parseRoleRules(params.rolePatterns, params.roleMarker);
     if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
-    const stored = context.target ?? workspace.open({ sessionPath: sessionPath as string });
-    try {
+    return lookAt(context, sessionPath, async (stored) => {
       if (
         outputPath === undefined &&
         (format === "html" || (format === "jsonl" && !params.redact && !params.redactEmails))
@@ -159,9 +159,7 @@ export default defineCommand({
       const reported = withProgress(pieces, session, isBytes, context.progress, format === "html" ? reads : undefined);
       const path = await workspace.stores.writeOutput(outputPath, reported, taken, attachmentsOf);
       return { sessionId, path, ...outcome() };
-    } finally {
-      workspace.release(stored);
-    }
+    });
   },
 });
 

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { lookAt } from "./shared/any-session.ts";
 import { defineCommand } from "./shared/command.ts";
 import { damageResult, fidelity } from "./shared/shapes.ts";
 import { verifyAll } from "./shared/verified.ts";
@@ -28,16 +29,10 @@ export default defineCommand({
     }),
   failures: ["session_not_found", "path_outside_root", "not_a_session", "storage_failed"],
   example: { params: {}, result: { damage: [], invariants: { linesReadable: true }, unreadableForRust: [], ok: true } },
-  async run(context, { sessionPath }) {
-    const { workspace } = context;
-    const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
-    const isOpen = workspace.isOpen(session);
-    try {
+  run: (context, { sessionPath }) =>
+    lookAt(context, sessionPath, async (session) => {
       const source = session.log.foreign;
-      const verdict = await verifyAll(context, session, isOpen, context.progress);
+      const verdict = await verifyAll(context, session, context.workspace.isOpen(session), context.progress);
       return { ...verdict, ...(source ? { fidelity: source.fidelity() } : {}) };
-    } finally {
-      workspace.release(session);
-    }
-  },
+    }),
 });
