@@ -97,7 +97,7 @@ export class AcpBackend implements AgentBackend, Gate {
 
   private async start(): Promise<ConnectedAgent & { readonly authMethods: unknown }> {
     if (this.isEnding) throw new Failure("shutting_down");
-    const link: AcpConnection = new AcpConnection(this.options, this.options.cwdFor(null), this.options.within, {
+    const link: AcpConnection = new AcpConnection(this.options, this.options.cwdFor(null), {
       updated: (id, update, bytes) => {
         const acpSession = this.byAgentId.get(id);
         if (acpSession) acpSession.updated(update, bytes);
