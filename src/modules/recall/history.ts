@@ -32,11 +32,10 @@ export const history: Tool = {
     limit: { type: "integer", most: 30, description: `default ${USUAL_CALLS}` },
   },
   async run(call) {
-    const { library, args } = call;
+    const { library, args, redaction } = call;
     const { file, command, error } = args as { file?: string; command?: string; error?: string };
     if ([file, command, error].filter((one) => one !== undefined && one.trim() !== "").length !== 1)
       throw new CallMistake("Give one of file, command and error.");
-    const redaction = await library.redaction();
     const limit = Number(args.limit ?? USUAL_CALLS);
     const scope = readScope(call);
     const wanted =

@@ -4,6 +4,7 @@
  */
 
 import { resolve, sep } from "node:path";
+import { AGENTS } from "../../core/foreign/agents.ts";
 import { isPath } from "../../core/search/named.ts";
 import type { CommandResult } from "../../server/recall-module.ts";
 import { CallMistake } from "./params.ts";
@@ -78,7 +79,6 @@ const OUR_OWN = "pi";
 const LIKE_AN_ID = /\d|^[a-f]+$|^ses_/i;
 /** Failures that are about one source of several. */
 const OF_A_SOURCE = /^(?:storage_failed|not_a_session|corrupt|path_outside_root)$/;
-const FOREIGN = "claude codex copilot gemini opencode goose cline roo pirust omp".split(" ");
 
 export class Library {
   readonly world: RecallWorld;
@@ -128,14 +128,18 @@ export class Library {
 
   /** Lists sessions of all agents unless some are named. A source that fails costs only its own sessions. */
   async list(params: Readonly<Record<string, unknown>> = {}): Promise<SessionList> {
+    const page = await this.listAll(params);
+    return { ...page, sessions: page.sessions.filter((session) => this.isShown(session)) };
+  }
+
+  /** Lists sessions, also those that are kept out. */
+  private async listAll(params: Readonly<Record<string, unknown>>): Promise<SessionList> {
     const { agents = "all", ...rest } = params;
     const [page, failed] = await this.ofSources(agents, (names) =>
       this.world.ask("list_sessions", { here: true, within: this.within, ...rest, agents: names }),
     );
-    const pages = page.map((one) => one.sessions as RecallSession[]);
-    const sessions = pages.flat().filter((session) => this.isShown(session));
     return {
-      sessions,
+      sessions: page.flatMap((one) => one.sessions as RecallSession[]),
       total: page.reduce((sum, one) => sum + one.total, 0),
       nextCursor: page.length === 1 ? page[0].nextCursor : undefined,
       behind: page.reduce((sum, one) => sum + (one.behind ?? 0), 0),
@@ -143,11 +147,16 @@ export class Library {
     };
   }
 
-  /** Lists every session that fits, page by page, until `enough` says so. */
+  /** Yields every session that fits, page by page. */
   async *each(params: Readonly<Record<string, unknown>> = {}): AsyncGenerator<RecallSession> {
+    for await (const session of this.eachOfAll(params)) if (this.isShown(session)) yield session;
+  }
+
+  /** Yields them, also those that are kept out. */
+  private async *eachOfAll(params: Readonly<Record<string, unknown>>): AsyncGenerator<RecallSession> {
     let cursor: string | undefined;
     do {
-      const page = await this.list({ ...params, cursor, limit: AT_ONCE });
+      const page = await this.listAll({ ...params, cursor, limit: AT_ONCE });
       yield* page.sessions;
       cursor = page.nextCursor;
     } while (cursor !== undefined);
@@ -198,20 +207,9 @@ export class Library {
   private async hiddenIds(): Promise<ReadonlySet<string>> {
     const ids = new Set<string>();
     if (this.folders.length === 0) return ids;
-    for (const archived of [false, true]) {
-      let cursor: string | undefined;
-      do {
-        const page = await this.world.ask("list_sessions", {
-          here: true,
-          within: this.within,
-          archived,
-          cursor,
-          limit: AT_ONCE,
-        });
-        for (const session of page.sessions) if (!this.isShown(session)) ids.add(session.sessionId);
-        cursor = page.nextCursor;
-      } while (cursor !== undefined);
-    }
+    for (const archived of [false, true])
+      for await (const session of this.eachOfAll({ agents: [OUR_OWN], archived }))
+        if (!this.isShown(session)) ids.add(session.sessionId);
     return ids;
   }
 
@@ -223,7 +221,7 @@ export class Library {
     try {
       return [[await ask(agents)], []];
     } catch (error) {
-      const names = agents === "all" ? [OUR_OWN, ...FOREIGN] : (agents as readonly string[]);
+      const names = agents === "all" ? [OUR_OWN, ...AGENTS] : (agents as readonly string[]);
       if (!OF_A_SOURCE.test(nameOf(error)) || names.length < 2) throw error;
       const results: CommandResult[] = [];
       const failed: string[] = [];

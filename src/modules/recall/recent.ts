@@ -33,9 +33,8 @@ export const recent: Tool = {
     cursor: cursorParam,
   },
   async run(call) {
-    const { library, args } = call;
+    const { library, args, redaction } = call;
     const { world } = library;
-    const redaction = await library.redaction();
     const place = readCursor<{ readonly next: string }>(args.cursor, "recent", requestOf(args));
     const scope = readScope(call);
     const limit = Number(args.limit ?? USUAL_ROWS);

@@ -10,6 +10,8 @@ import { quote, toInline } from "./texts.ts";
 export interface RecallCall {
   readonly library: Library;
   readonly args: ToolArguments;
+  /** That of the answer: the same secret has the same number in it. */
+  readonly redaction: Redaction;
 }
 
 export interface Tool extends ToolFace {

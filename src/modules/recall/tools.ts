@@ -17,7 +17,8 @@ export const tools: readonly Tool[] = [find, recent, open, tree, compare, histor
 export async function runTool(library: Library, tool: Tool, given: ToolArguments): Promise<RecallOutcome> {
   try {
     const args = checkArguments(tool.params, given);
-    return { text: await tool.run({ library, args }), isError: false };
+    const redaction = await library.redaction();
+    return { text: await tool.run({ library, args, redaction }), isError: false };
   } catch (error) {
     // Failures come as they are within this process, and as error members over a wire.
     const isFailure = error instanceof Failure || typeof (error as { error?: unknown }).error === "object";
