@@ -1,7 +1,7 @@
 /** The tools tree and compare: branch points and ends of a session or a family, and how two branches differ. */
 
-import type { CommandResult } from "../../server/recall-module.ts";
-import { type Library, type RecallSession, splitRef } from "./library.ts";
+import type { CommandResult, RecallSession } from "../../server/recall-module.ts";
+import { type Library, splitRef } from "./library.ts";
 import { budgetParam } from "./params.ts";
 import type { Redaction } from "./redaction.ts";
 import { countOf, formatDay, formatSession, type Tool, toBytesOf } from "./shared.ts";

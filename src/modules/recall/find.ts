@@ -2,9 +2,9 @@
 
 import { findBestLine, fold, type Query } from "../../core/search/query.ts";
 import { parseRankedQuery } from "../../core/search/ranking.ts";
-import type { CommandResult } from "../../server/recall-module.ts";
+import type { CommandResult, RecallHit, RecallSession } from "../../server/recall-module.ts";
 import { foldCursor, makeCursor, readCursor, requestOf, type UnfoldedCursor, unfoldCursor } from "./cursors.ts";
-import { type Library, type RecallHit, type RecallSession, splitRef } from "./library.ts";
+import { type Library, splitRef } from "./library.ts";
 import { agentsParam, budgetParam, cursorParam, projectParam, sinceParam, untilParam } from "./params.ts";
 import type { Redaction } from "./redaction.ts";
 import {

@@ -1,7 +1,7 @@
 /** The tool history: calls in order of time, of a file, a command, or an error with what was done about it. */
 
-import type { CommandResult } from "../../server/recall-module.ts";
-import type { Library, RecallHit } from "./library.ts";
+import type { CommandResult, RecallHit } from "../../server/recall-module.ts";
+import type { Library } from "./library.ts";
 import { CallMistake, projectParam, sinceParam } from "./params.ts";
 import type { Redaction } from "./redaction.ts";
 import { countOf, formatDay, formatFolder, formatHead, formatTitle, readScope, type Tool } from "./shared.ts";

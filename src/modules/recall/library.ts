@@ -6,30 +6,11 @@
 import { resolve, sep } from "node:path";
 import { AGENTS } from "../../core/foreign/agents.ts";
 import { isPath } from "../../core/search/named.ts";
-import type { CommandResult } from "../../server/recall-module.ts";
+import type { CommandResult, RecallHit, RecallSession } from "../../server/recall-module.ts";
 import { CallMistake } from "./params.ts";
 import { Redaction } from "./redaction.ts";
 import { quote } from "./texts.ts";
 import type { RecallWorld } from "./world.ts";
-
-/** A session as lists have it. */
-export interface RecallSession {
-  readonly sessionPath: string;
-  readonly sessionId: string;
-  readonly shortId: string;
-  readonly cwd: string | null;
-  readonly name: string | null;
-  readonly firstMessage: string | null;
-  readonly modified: string | null;
-  readonly created: string | null;
-  readonly messageCount: number;
-  readonly cost?: number;
-  readonly agent?: string;
-  readonly archived: boolean;
-  readonly parentSession?: string | null;
-  readonly forkedFrom?: { readonly sessionId: string; readonly name: string | null };
-  readonly lockedBy?: { readonly client: string; readonly pid: number };
-}
 
 export interface SessionList {
   readonly sessions: readonly RecallSession[];
@@ -38,26 +19,6 @@ export interface SessionList {
   readonly behind: number;
   /** Sentences about what could not be read. */
   readonly notRead: readonly string[];
-}
-
-export interface RecallHit {
-  readonly sessionPath: string;
-  readonly sessionId: string;
-  readonly shortId: string;
-  readonly entryId: string;
-  readonly role: string;
-  readonly part: string;
-  readonly tool?: string;
-  readonly line: string;
-  readonly at: string | null;
-  readonly onActivePath: boolean;
-  readonly name: string | null;
-  readonly firstMessage: string | null;
-  readonly cwd: string | null;
-  readonly agent?: string;
-  readonly score?: number;
-  readonly isArchived?: true;
-  readonly inheritedFrom?: { readonly sessionId: string; readonly name: string | null };
 }
 
 export interface FoundTexts {

@@ -2,9 +2,9 @@
 
 import { findMainArgument, getContentText, getToolCalls } from "../../core/format/message.ts";
 import { toJsonText } from "../../core/json/json.ts";
-import type { CommandResult } from "../../server/recall-module.ts";
+import type { CommandResult, RecallSession } from "../../server/recall-module.ts";
 import { makeCursor, readCursor, requestOf } from "./cursors.ts";
-import { type RecallSession, splitRef } from "./library.ts";
+import { splitRef } from "./library.ts";
 import { budgetParam, CallMistake, cursorParam } from "./params.ts";
 import type { EntryRecord, Redaction } from "./redaction.ts";
 import { countOf, formatDay, formatSession, type RecallCall, type Tool, toBytesOf } from "./shared.ts";
