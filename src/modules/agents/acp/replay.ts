@@ -191,7 +191,7 @@ async function sendUsage(
 ): Promise<void> {
   position.isUsagePending = false;
   if (context.facts.agent?.reportsUsage) return;
-  const { usage } = await readContextUsage(context.dispatcher, session.id);
+  const usage = await readContextUsage(context.dispatcher, session.id);
   if (!usage || usage.tokens === null) return;
   const { cost = 0 } = position.mapper ?? {};
   const spent = cost > 0 ? { cost: { amount: cost, currency: "USD" } } : {};
