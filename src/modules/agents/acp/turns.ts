@@ -10,13 +10,17 @@ import type { AcpRequest, ConversationAccess, Method } from "./method.ts";
 import { parseParams } from "./params.ts";
 import { prepareTurn, sendNewEntries } from "./replay.ts";
 
-async function readAgentSession({ dispatcher }: ConversationAccess, sessionId: string): Promise<AgentSession> {
-  return toAgentSession(sessionId, await readOutline(dispatcher, sessionId));
+async function readAgentSession(conversation: ConversationAccess, session: ClientSession): Promise<AgentSession> {
+  return toAgentSession(conversation, session, await readOutline(conversation.dispatcher, session.id));
 }
 
-function toAgentSession(sessionId: string, { cwd, leafId, model, thinkingLevel }: SessionOutline): AgentSession {
-  const isEmpty = leafId === null;
-  return { sessionId, cwd, model: isEmpty ? undefined : model, thinkingLevel: isEmpty ? undefined : thinkingLevel };
+function toAgentSession(
+  conversation: ConversationAccess,
+  session: ClientSession,
+  { cwd, leafId, model, thinkingLevel }: SessionOutline,
+): AgentSession {
+  const inForce = leafId === null ? { model: undefined, thinkingLevel: undefined } : { model, thinkingLevel };
+  return { sessionId: session.id, cwd, channel: makeChannel(conversation, session), ...inForce };
 }
 
 /** Returns the agent's settings for a session that the client opens. */
@@ -28,8 +32,8 @@ export async function getAgentSettings(
   const { agent } = conversation.facts;
   const session = conversation.find(sessionId);
   if (!agent || !session) return {};
-  const about = { ...(await readAgentSession(conversation, sessionId)), openParams: toMembers(request.params) };
-  const settings = await agent.getSettings(about, makeChannel(conversation, session));
+  const about = await readAgentSession(conversation, session);
+  const settings = await agent.getSettings({ ...about, openParams: toMembers(request.params) });
   request.afterwards(() => void agent.sendInitialUpdates?.(sessionId).catch(() => {}));
   return settings;
 }
@@ -86,7 +90,7 @@ async function runTurn(
     const facts = await conversation.inOrder(id, (_, isStopped) => prepareTurn(conversation, session, isStopped));
     const isCancelled = (): boolean => isTurnCancelled() || !session.position || conversation.isOver;
     if (!facts || isCancelled()) return { stopReason: "cancelled" };
-    return await agent.prompt(toAgentSession(id, facts), blocks, makeChannel(conversation, session), isCancelled);
+    return await agent.prompt(toAgentSession(conversation, session, facts), blocks, isCancelled);
   } finally {
     session.isInTurn = false;
     conversation.queueCatchUp(session);
@@ -104,9 +108,7 @@ export async function passRequest(
   const { sessionId } = toMembers(params);
   if (typeof sessionId !== "string") return pass(method, params, signal);
   const session = await conversation.inOrder(sessionId, async (found) => (found.position ? found : undefined));
-  if (!session) return pass(method, params, signal);
-  const about = await readAgentSession(conversation, sessionId);
-  return pass(method, params, signal, { session: about, channel: makeChannel(conversation, session) });
+  return pass(method, params, signal, session && (await readAgentSession(conversation, session)));
 }
 
 function requireAgent({ facts: { agent } }: ConversationAccess): AgentBackend {
@@ -126,13 +128,12 @@ export const setMode: Method = async (conversation, { params }) => {
   const agent = requireAgent(conversation);
   const { sessionId, modeId } = parseParams(params, "sessionId", "modeId");
   const session = requireOpen(conversation, sessionId);
-  return agent.setMode(await readAgentSession(conversation, sessionId), modeId, makeChannel(conversation, session));
+  return agent.setMode(await readAgentSession(conversation, session), modeId);
 };
 
 export const setConfigOption: Method = async (conversation, { params }) => {
   const agent = requireAgent(conversation);
   const { sessionId, configId, value } = parseParams(params, "sessionId", "configId", "value");
   const session = requireOpen(conversation, sessionId);
-  const about = await readAgentSession(conversation, sessionId);
-  return agent.setConfigOption(about, configId, value, makeChannel(conversation, session));
+  return agent.setConfigOption(await readAgentSession(conversation, session), configId, value);
 };

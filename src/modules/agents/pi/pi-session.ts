@@ -5,7 +5,7 @@ import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { FaceWire } from "../../../server/face.ts";
-import type { AgentReply, ClientChannel, PromptBlock } from "../acp/agent.ts";
+import type { AgentReply, AgentSession, ClientChannel, PromptBlock } from "../acp/agent.ts";
 import { AcpError, REFUSED } from "../acp/errors.ts";
 import { SERVER_NAME } from "../acp/update-mapper.ts";
 import { type AgentSetup, runInOrder } from "../behind/agent-server.ts";
@@ -95,7 +95,7 @@ export class PiSession implements AgentClient {
 
   // --- a turn --------------------------------------------------------------------------------------------------
 
-  async prompt(blocks: readonly PromptBlock[], cwd: string, channel: ClientChannel): Promise<AgentReply> {
+  async prompt(blocks: readonly PromptBlock[], { cwd, channel }: AgentSession): Promise<AgentReply> {
     const message = toPiPrompt(blocks);
     const running = startLiveTurn(new PiTurn(channel, cwd));
     this.running = running;
