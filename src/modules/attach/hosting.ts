@@ -27,11 +27,11 @@ interface OpenEntrance {
   log: Log;
 }
 
-interface HostingOptions {
+export interface HostingOptions {
   readonly attachments: Attachments;
   readonly server: SharingServer;
   readonly durability: "sync" | "os";
-  /** Milliseconds of silence after which a guest with an open question counts as stopped. */
+  /** Milliseconds of silence after which a process counts as stopped: a guest with an open question, or a holder. */
   readonly answersWithin: number;
 }
 
