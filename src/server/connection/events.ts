@@ -1,7 +1,7 @@
 /** Events, which the server sends on its own, as of the moment they happen. */
 
 import type { Session } from "../../core/session/session.ts";
-import type { EventName, EventPayload, Replacement } from "../../handlers/shared/events.ts";
+import type { EventName, EventPayload } from "../../handlers/shared/events.ts";
 import type { ReportedLeaves } from "./call.ts";
 
 /** An event as of the moment it happened; it gets its number when it is sent. */
@@ -19,22 +19,4 @@ export function makeEvent<N extends EventName>(session: Session, name: N, payloa
 /** Returns whether an event reports changes by other programs or damage: any call that finds these reports them. */
 export function isFoundEvent({ name, payload }: Pick<PendingEvent, "name" | "payload">): boolean {
   return name === "session_damage" || payload.origin === "foreign";
-}
-
-/** Returns the events about the replacement of a session: the old one's, and a function for the new one's. */
-export function makeReplacementEvents(
-  before: Session | null,
-  next: Session,
-  { reason, fork }: Replacement,
-): readonly [left: PendingEvent[], arrived: () => PendingEvent[]] {
-  const left = before ? [makeEvent(before, "session_shutdown", { reason, targetSessionFile: next.file })] : [];
-  const arrived = (): PendingEvent[] => {
-    const previousSessionFile = before?.file ?? null;
-    const start = { reason, sessionFile: next.file, ...(before ? { previousSessionFile } : {}) };
-    return [
-      ...(fork ? [makeEvent(next, "session_fork", { ...fork, sessionFile: next.file, previousSessionFile })] : []),
-      makeEvent(next, "session_start", start),
-    ];
-  };
-  return [left, arrived];
 }
