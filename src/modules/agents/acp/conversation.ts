@@ -60,13 +60,13 @@ export class AcpConversation implements Face, ConversationAccess {
   private readonly requests = new Map<string, OngoingRequest>();
   /** Called when there may be capacity, or a job was stopped. */
   private waiters: (() => void)[] = [];
-  private whenIdle: (() => void)[] = [];
   /** Unanswered requests to the client, by their ids. */
   private readonly asked = new PendingRequests<unknown, unknown>();
   private asks = 0;
   /** True if the client's input has ended. */
   isOver = false;
-  private jobs = 0;
+  /** Requests that are being answered, and jobs that send new entries. */
+  private readonly pending = new Set<Promise<void>>();
   private isFlushing = false;
   /** Time of the last sent updates, in milliseconds. */
   private flushedAt = 0;
@@ -166,7 +166,6 @@ export class AcpConversation implements Face, ConversationAccess {
     const controller = new AbortController();
     const ongoing: OngoingRequest = { controller, turnOf, isTurnCancelled: false, afterwards: [] };
     this.requests.set(idText, ongoing);
-    this.hold();
     const ended = this.run(method, params, ongoing)
       .then(
         (result) => `"result":${toJsonText(result)}`,
@@ -179,8 +178,8 @@ export class AcpConversation implements Face, ConversationAccess {
         this.wire.output.flush();
         if (outcome.startsWith('"result"')) for (const work of ongoing.afterwards) work();
         if (wasFull) this.wire.resumeInput();
-        this.release();
       });
+    this.track(ended);
     if (method === "initialize") this.introduction ??= ended;
   }
 
@@ -244,17 +243,12 @@ export class AcpConversation implements Face, ConversationAccess {
     // New entries are sent at the end of a turn in any case.
     if (session.isCatchUpQueued || session.isInTurn) return;
     session.isCatchUpQueued = true;
-    this.hold();
-    void this.inOrder(session.id, (_, isStopped) => {
+    const sent = this.inOrder(session.id, (_, isStopped) => {
       session.isCatchUpQueued = false;
       return sendNewEntries(this, session, isStopped);
-    })
-      // The next load reports the reason.
-      .catch(() => {})
-      .then(() => {
-        this.wire.output.flush();
-        this.release();
-      });
+    });
+    // If it fails, the next load reports the reason.
+    this.track(sent.catch(() => {}).then(() => this.wire.output.flush()));
   }
 
   // --- output --------------------------------------------------------------------------------------------------
@@ -314,16 +308,12 @@ export class AcpConversation implements Face, ConversationAccess {
 
   async end(): Promise<void> {
     await this.facts.agent?.end();
-    if (this.jobs > 0) await new Promise<void>((resolve) => this.whenIdle.push(resolve));
+    while (this.pending.size > 0) await Promise.all(this.pending);
   }
 
-  private hold(): void {
-    this.jobs++;
-  }
-
-  private release(): void {
-    this.jobs--;
-    if (this.jobs === 0) for (const wake of this.whenIdle.splice(0)) wake();
+  private track(work: Promise<void>): void {
+    this.pending.add(work);
+    void work.then(() => this.pending.delete(work));
   }
 }
 
