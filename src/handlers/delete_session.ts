@@ -46,6 +46,6 @@ export default defineCommand({
   },
   async run({ workspace }, { permanent = false, sessionPath, sessionId, ...wished }) {
     const file = await findClosedSession(workspace, { sessionPath, sessionId });
-    return { ...(await workspace.stores.lifeCycle.delete(file, permanent, toMoveOptions(wished))) };
+    return workspace.stores.lifeCycle.delete(file, permanent, toMoveOptions(wished));
   },
 });

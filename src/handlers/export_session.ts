@@ -7,11 +7,12 @@ import { BadParams, Failure } from "../core/failure.ts";
 import { replaceHalves } from "../core/json/halves.ts";
 import { concat, toBytes, toJsonText } from "../core/json/json.ts";
 import type { Session } from "../core/session/session.ts";
+import { lookAt } from "./shared/any-session.ts";
 import { type CommandContext, defineCommand, type Report } from "./shared/command.ts";
 import { countLineBytes, exportJsonl, makePageParts, pageParams, pageResult } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, redactSession } from "./shared/redaction.ts";
 import { findRelatives } from "./shared/relatives.ts";
-import { anySessionPath, fidelity, optionalName, toFidelityResult } from "./shared/shapes.ts";
+import { anySessionPath, fidelity, optionalName } from "./shared/shapes.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training", ...RESUMING] as const;
 /** Formats that have all branches by default. */
@@ -110,8 +111,7 @@ export default defineCommand({
       throw new BadParams([{ path: "format", message: "this build writes no files of other agents" }]);
     const rules = parseRoleRules(params.rolePatterns, params.roleMarker);
     if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
-    const stored = context.target ?? workspace.open({ sessionPath: sessionPath as string });
-    try {
+    return lookAt(context, sessionPath, async (stored) => {
       if (
         outputPath === undefined &&
         (format === "html" || (format === "jsonl" && !params.redact && !params.redactEmails))
@@ -159,16 +159,14 @@ export default defineCommand({
       const reported = withProgress(pieces, session, isBytes, context.progress, format === "html" ? reads : undefined);
       const path = await workspace.stores.writeOutput(outputPath, reported, taken, attachmentsOf);
       return { sessionId, path, ...outcome() };
-    } finally {
-      workspace.release(stored);
-    }
+    });
   },
 });
 
 /** Returns how a file is resumed that another agent can have, and what became of the entries, once it is written. */
 function resumption({ sessionId, path, command, report }: ResumableSession) {
   const resume = { sessionId, ...(path === undefined ? {} : { path }), command };
-  return { resume, fidelity: toFidelityResult(report()) };
+  return { resume, fidelity: report() };
 }
 
 type ExportPieces = Iterable<string | Uint8Array>;

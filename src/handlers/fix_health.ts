@@ -17,11 +17,5 @@ export default defineCommand({
     }),
   failures: ["read_only", "storage_failed"],
   example: { params: { kinds: ["state_permissions"] }, result: { fixed: [], failed: [] } },
-  async run({ workspace }, { kinds }) {
-    const { fixed, failed } = await workspace.stores.health.fix(kinds);
-    return {
-      fixed: fixed.map((one) => ({ ...one })),
-      failed: failed.map(({ fix, reason }) => ({ fix: { ...fix }, reason })),
-    };
-  },
+  run: ({ workspace }, { kinds }) => workspace.stores.health.fix(kinds),
 });

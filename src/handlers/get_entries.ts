@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { defineCommand } from "./shared/command.ts";
-import { findPageEnd, getMostItems, parseIndex } from "./shared/page.ts";
+import { findPageEnd, parseIndex, takePositions } from "./shared/page.ts";
 import { cursor, entry, fromEnd, images, limit, makeEntryExample, nextCursor, typeStored } from "./shared/shapes.ts";
 
 export default defineCommand({
@@ -33,13 +33,12 @@ export default defineCommand({
       ? visibleBefore(session, params.cursor === undefined ? count : at, first)
       : session.visible(Math.max(at, first));
     const types = params.types && new Set(params.types);
-    const most = getMostItems(context, limit);
-    const found: number[] = [];
-    for (const position of positions) {
-      if (types && !types.has(session.log.nodes.type(position))) continue;
-      found.push(position);
-      if (found.length > most) break;
-    }
+    const found = takePositions(
+      context,
+      limit,
+      positions,
+      types && ((position) => types.has(session.log.nodes.type(position))),
+    );
     const lineAt = (i: number) => session.lines([found[i]], images).next().value as Uint8Array;
     const past = findPageEnd(context, limit, found.length, 0, lineAt);
     const shown = found.slice(0, past);

@@ -9,7 +9,7 @@ import { TextBlock } from "../core/json/text-block.ts";
 import type { Session } from "../core/session/session.ts";
 import { defineCommand } from "./shared/command.ts";
 import { writeId } from "./shared/id-text.ts";
-import { findPage, findPageEnd, getMostItems, parseIndex } from "./shared/page.ts";
+import { findPage, findPageEnd, parseIndex, takePositions } from "./shared/page.ts";
 import { cursor, limit, nextCursor, typeStored } from "./shared/shapes.ts";
 
 export default defineCommand({
@@ -35,13 +35,7 @@ export default defineCommand({
     const path = page && session.tree.path(page.leaf);
     if (page && path && page.index > 0 && page.index >= path.length) throw new Failure("cursor_expired");
     const among = page && path ? path.subarray(page.index) : session.visible(parseIndex(params.cursor, nodes.count));
-    const most = getMostItems(context, params.limit);
-    const found: number[] = [];
-    for (const position of among) {
-      if (nodes.role(position) !== "user") continue;
-      found.push(position);
-      if (found.length > most) break;
-    }
+    const found = takePositions(context, params.limit, among, (position) => nodes.role(position) === "user");
     const sized = messageTexts(session, found);
     const past = findPageEnd(context, params.limit, found.length, 0, () => sized.next().value ?? NOTHING);
     const shown = found.slice(0, past);

@@ -193,16 +193,18 @@ export default defineCommand({
     },
   },
   async run({ workspace, server, progress }) {
-    const { leftovers, damaged, sameIds, hidden, roots, catalog, ...health } =
-      await workspace.stores.health.examine(progress);
+    const health = await workspace.stores.health.examine(progress);
+    const { leftovers, damaged, hidden, locks, catalog, notRead } = health;
     const { ids } = workspace.stores.offered("", 0, "both");
     const { fleet, kept } = workspace.stores;
-    const shortId = (id: string | null) => (id === null ? null : findBeginningAmong(id, ids));
+    const withShortId = <T extends { readonly sessionId: string | null }>(session: T) => ({
+      ...session,
+      shortId: session.sessionId === null ? null : findBeginningAmong(session.sessionId, ids),
+    });
     return {
       ...health,
-      ok: damaged.length === 0 && catalog.state !== "damaged" && !health.notRead.some(({ isDamaged }) => isDamaged),
+      ok: damaged.length === 0 && catalog.state !== "damaged" && !notRead.some(({ isDamaged }) => isDamaged),
       server: { name: server.name, version: server.version },
-      catalog: { ...catalog },
       fleet: fleet
         ? {
             away: await fleet.whyAway(),
@@ -212,24 +214,9 @@ export default defineCommand({
             ...fleet.tally,
           }
         : null,
-      counts: { ...health.counts },
-      node: { ...health.node },
-      roots: roots.map((root) => ({ ...root, agents: [...root.agents] })),
-      hidden: hidden.map((session) => ({
-        ...session,
-        shortId: shortId(session.sessionId),
-        agents: [...session.agents],
-      })),
-      damaged: damaged.map((session) => ({
-        ...session,
-        shortId: shortId(session.sessionId),
-        reasons: [...session.reasons],
-      })),
-      sameIds: sameIds.map(({ sessionId, sessionPaths }) => ({ sessionId, sessionPaths: [...sessionPaths] })),
-      notRead: health.notRead.map((file) => ({ ...file })),
-      locks: health.locks.map((lock) => ({ ...lock, shortId: shortId(lock.sessionId), holder: { ...lock.holder } })),
-      exposed: health.exposed.map((found) => ({ ...found })),
-      fixes: health.fixes.map((found) => ({ ...found })),
+      hidden: hidden.map(withShortId),
+      damaged: damaged.map(withShortId),
+      locks: locks.map(withShortId),
       leftovers: leftovers.map((group) => ({ ...group, oldest: new Date(group.oldest).toISOString() })),
     };
   },

@@ -4,7 +4,7 @@ import { makeLasting } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { type ClientSettings, defineCommand } from "./shared/command.ts";
 import { removeNulls, toPiModel } from "./shared/pi-model.ts";
-import { holder } from "./shared/shapes.ts";
+import { holder, type Unchanged } from "./shared/shapes.ts";
 
 export const stateResult = () =>
   z.object({
@@ -73,7 +73,7 @@ function originOf({ log }: Session): { readonly importedFrom?: { agent: string; 
   return typeof agent === "string" && typeof id === "string" ? { importedFrom: { agent, id } } : {};
 }
 
-type StateResult = z.input<ReturnType<typeof stateResult>>;
+type StateResult = Unchanged<z.input<ReturnType<typeof stateResult>>>;
 
 export function toStateResult(session: Session, settings: ClientSettings): StateResult {
   const { log, tree } = session;
@@ -103,12 +103,12 @@ export function toStateResult(session: Session, settings: ClientSettings): State
     persisted: log.persisted,
     readOnly: log.readOnly !== null || lockedBy !== null,
     ...(lockedBy === null ? {} : { lockedBy }),
-    ...(holder ? { holder: { ...holder } } : {}),
+    ...(holder ? { holder } : {}),
     ...(lockKind ? { lock: lockKind } : {}),
     ...(durability ? { durability } : {}),
     store: log.store,
     version: log.version,
-    diagnostics: [...session.diagnostics, ...contextDamage].map((damage) => ({ ...damage })),
+    diagnostics: [...session.diagnostics, ...contextDamage],
     isStreaming: false,
     isCompacting: false,
     steeringMode: settings.steeringMode,

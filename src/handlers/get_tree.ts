@@ -7,7 +7,7 @@ import type { Label, Tree } from "../core/tree/tree.ts";
 import { defineCommand } from "./shared/command.ts";
 import { previewMembers } from "./shared/entry-preview.ts";
 import { FlatNodes } from "./shared/flat-nodes.ts";
-import { findPageEnd, getMostItems, parseIndex } from "./shared/page.ts";
+import { findPageEnd, parseIndex, takePositions } from "./shared/page.ts";
 import { cursor, entry, limit, nextCursor, typeStored } from "./shared/shapes.ts";
 
 const flatNode = z.object({
@@ -67,12 +67,8 @@ export default defineCommand({
       const labels = new Map(session.tree.labels);
       return { tree: new Raw(() => gatherPieces(nestedTexts(session, positions, labels))), leafId: session.leafId };
     }
-    const most = getMostItems(context, params.limit);
-    const found: number[] = [];
-    for (const position of session.visible(parseIndex(params.cursor, session.log.nodes.count))) {
-      found.push(position);
-      if (found.length > most) break;
-    }
+    const visible = session.visible(parseIndex(params.cursor, session.log.nodes.count));
+    const found = takePositions(context, params.limit, visible);
     const all = new FlatNodes(session, found);
     const texts = all.texts();
     const past = findPageEnd(context, params.limit, found.length, 0, () => texts.next().value as Uint8Array);

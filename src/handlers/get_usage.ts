@@ -5,6 +5,7 @@ import { toBytes } from "../core/json/json.ts";
 import type { LackingSession, UsageReport, UsageRow } from "../core/ports/catalog.ts";
 import { findIndexAfter, makeRowCursor, quarterToTime } from "../core/search/usage.ts";
 import { defineCommand } from "./shared/command.ts";
+import { tokens } from "./shared/counts.ts";
 import { hereParam, limited } from "./shared/fleet.ts";
 import { findPageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
@@ -12,13 +13,7 @@ import { cursor, exampleId, limit, nextCursor, wantedDirectory } from "./shared/
 
 const spent = {
   messages: z.number().int().describe("of the assistant"),
-  tokens: z.object({
-    input: z.number(),
-    output: z.number(),
-    cacheRead: z.number(),
-    cacheWrite: z.number(),
-    total: z.number(),
-  }),
+  tokens,
   cost: z.number(),
 };
 
@@ -163,7 +158,7 @@ export default defineCommand({
       rows: rows.slice(0, past),
       total: count,
       totals,
-      unpricedModels: [...unpricedModels],
+      unpricedModels,
       incomplete: incomplete.slice(0, MAX_INCOMPLETE).map((one) => toIncomplete(one, report)),
       incompleteCount: incomplete.length,
       archivedLeftOut,

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { makeOpenHereFailure, moveParams, operationId } from "./shared/closed-sessions.ts";
 import { defineCommand } from "./shared/command.ts";
-import { damageResult, fidelity, toFidelityResult } from "./shared/shapes.ts";
+import { damageResult, fidelity } from "./shared/shapes.ts";
 
 const outcome = z.enum(["new", "known", "continued", "conflict"]);
 
@@ -77,12 +77,9 @@ export default defineCommand({
       const holding = workspace.sessions.find(({ file, hasLock }) => hasLock && file === error.details.sessionPath);
       throw holding ? makeOpenHereFailure(holding.id, holding.file ?? undefined) : error;
     });
-    const { fidelity: report, subagents } = imported;
     return {
       ...imported,
-      damage: imported.damage.map((found) => ({ ...found })),
-      fidelity: report && toFidelityResult(report),
-      subagents: subagents?.map(({ sessionId, sessionPath, outcome: result, conflictsWith, entryCount }) => ({
+      subagents: imported.subagents?.map(({ sessionId, sessionPath, outcome: result, conflictsWith, entryCount }) => ({
         sessionId,
         sessionPath,
         outcome: result,

@@ -42,5 +42,5 @@ export default defineCommand({
       ],
     },
   },
-  run: (context) => ({ clients: context.clientsOf(context.session).map((client) => ({ ...client })) }),
+  run: (context) => ({ clients: context.clientsOf(context.session) }),
 });

@@ -169,7 +169,7 @@ export default defineCommand({
       total,
       totalBytes,
       nextCursor: past < found.length ? listing.cursorAfter(found[past - 1]) : undefined,
-      ...(listing.notRead?.length ? { notRead: [...listing.notRead] } : {}),
+      ...(listing.notRead?.length ? { notRead: listing.notRead } : {}),
       behind: listing.behind,
       limited,
     };

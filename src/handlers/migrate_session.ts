@@ -89,7 +89,7 @@ async function plan(context: CommandContext, path: string | undefined, to: "v2" 
     hiddenFromPi: sessionPath === location.container,
     state,
     entryCount,
-    obstacles: [...obstacles],
+    obstacles,
     ...NOTHING_DONE,
   };
 }

@@ -78,7 +78,7 @@ export default defineCommand({
     const paths = { containerPath: location.container, sourcePath: location.source };
     const where = status.active === "native_v2" ? location.container : file;
     const lockedBy = context.workspace.stores.health.holders([where]).get(where);
-    const shown = { sessionId: location.sessionId, ...paths, ...status, state, events: [...events] };
+    const shown = { sessionId: location.sessionId, ...paths, ...status, state, events };
     return lockedBy ? { ...shown, lockedBy } : shown;
   },
 });

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { defineCommand } from "./shared/command.ts";
-import { openedExample, openedResult, toOpened } from "./shared/current-session.ts";
+import { openedExample, openedResult, toOpened, wantedId } from "./shared/current-session.ts";
 import { checkLeafChoice, chooseLeaf, leafParams } from "./shared/leaf-choice.ts";
 import { requireOneSession } from "./shared/params.ts";
 
@@ -13,13 +13,7 @@ export default defineCommand({
   describesSessions: true,
   params: {
     sessionPath: z.string().min(1).optional(),
-    sessionId: z
-      .string()
-      .min(1)
-      .optional()
-      .describe(
-        "or the session's id, or an unambiguous beginning of it; of another agent's, one of 4 characters or more",
-      ),
+    sessionId: wantedId,
     readOnly: z
       .boolean()
       .optional()

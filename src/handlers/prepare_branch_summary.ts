@@ -65,7 +65,7 @@ export default defineCommand({
       oldLeafId: session.leafId,
       commonAncestorId: session.idOrNull(plan.commonAncestor),
       entriesToSummarize: messages === false ? undefined : Raw.array(() => session.lines(plan.left, images)),
-      details: { ...plan.files },
+      details: plan.files,
       conversationText: plan.conversationText,
     };
   },

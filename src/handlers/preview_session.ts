@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
+import { lookAt } from "./shared/any-session.ts";
 import { defineCommand } from "./shared/command.ts";
 import { getPreview, getPreviewText, parsePreviewBody, previewMembers } from "./shared/entry-preview.ts";
 import { anySessionPath, holder } from "./shared/shapes.ts";
@@ -85,9 +86,8 @@ export default defineCommand({
       store: "jsonl",
     },
   },
-  run({ target, workspace, server }, params) {
-    const session = target ?? workspace.open({ sessionPath: params.sessionPath as string });
-    try {
+  run: (context, params) =>
+    lookAt(context, params.sessionPath, (session) => {
       const { log, tree } = session;
       const { before = AROUND, after = AROUND, characters = CHARACTERS } = params;
       const named = params.entryId === undefined ? ROOT : session.position(params.entryId);
@@ -107,12 +107,12 @@ export default defineCommand({
         store: log.store,
         readOnly: log.readOnly?.name,
         lockedBy: log.lock.holder ?? undefined,
-        canJoin: log.lock.holder && session.file !== null && server.canJoin(session.file) ? (true as const) : undefined,
+        canJoin:
+          log.lock.holder && session.file !== null && context.server.canJoin(session.file)
+            ? (true as const)
+            : undefined,
       };
-    } finally {
-      workspace.release(session);
-    }
-  },
+    }),
 });
 
 /** Returns the positions of the path through an entry, from so many before to so many after it. */

@@ -40,7 +40,7 @@ export default defineCommand({
     const { durableCount, nodes } = session.log;
     if (entryIds.length + damagedLines === 0 && durableCount === nodes.count) workspace.stores.kept.putAside(keptAt);
     return {
-      entryIds: [...entryIds],
+      entryIds,
       renamed: Array.from(renamed, ([from, to]) => ({ from, to })),
       damagedLines,
       leafId: session.leafId,

@@ -47,6 +47,6 @@ export default defineCommand({
   },
   async run({ workspace }, { cwd, allowMissing, sessionPath, sessionId, ...wished }) {
     const file = await findClosedSession(workspace, { sessionPath, sessionId }, { cwd });
-    return { ...(await workspace.stores.lifeCycle.relocate(file, cwd, allowMissing, toMoveOptions(wished))) };
+    return workspace.stores.lifeCycle.relocate(file, cwd, allowMissing, toMoveOptions(wished));
   },
 });

@@ -53,7 +53,7 @@ export default defineCommand({
       ? []
       : calls.map((call) => makeDraft("message", { message: makeLostResult(call, context.workspace.env.now()) }));
     const done = (ids: readonly string[]) => ({
-      repaired: repaired.map((found) => ({ ...found })),
+      repaired,
       backupPath,
       answered: answered.map((call, index) => ({ ...call, resultId: ids[index] ?? null })),
       entryCount: session.tree.entryCount,

@@ -22,7 +22,5 @@ export default defineCommand({
       movedTo: "/home/me/sessions/deleted.jsonl",
     },
   },
-  async run({ workspace }, where) {
-    return { ...(await workspace.stores.lifeCycle.restore(requireOneSession(where))) };
-  },
+  run: async ({ workspace }, where) => workspace.stores.lifeCycle.restore(requireOneSession(where)),
 });

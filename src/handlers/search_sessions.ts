@@ -205,7 +205,7 @@ export default defineCommand({
     const hasMore = hits.length > 0 && (past < hits.length || more);
     return {
       hits: shown.slice(0, past),
-      ...(notRead.length > 0 ? { notRead: [...notRead] } : {}),
+      ...(notRead.length > 0 ? { notRead } : {}),
       nextCursor: hasMore ? hits[past - 1].cursor : undefined,
       begins,
       behind,

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
-import { openedResult, replacement, toReplacement, toVetoed } from "./shared/current-session.ts";
+import { openedResult, replacement, toReplacement, toVetoed, wantedId } from "./shared/current-session.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
 import { checkLeafChoice, chooseLeaf, leafParams } from "./shared/leaf-choice.ts";
 import { requireOneSession } from "./shared/params.ts";
@@ -15,13 +15,7 @@ export default defineCommand({
   repeatable: true,
   params: {
     sessionPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
-    sessionId: z
-      .string()
-      .min(1)
-      .optional()
-      .describe(
-        "or the session's id, or an unambiguous beginning of it; of another agent's, one of 4 characters or more",
-      ),
+    sessionId: wantedId,
     ...leafParams,
   },
   result: () => z.object({ ...replacement, leafId: z.string().nullable(), head: openedResult.head }),

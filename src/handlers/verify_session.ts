@@ -1,6 +1,7 @@
 import * as z from "zod";
+import { lookAt } from "./shared/any-session.ts";
 import { defineCommand } from "./shared/command.ts";
-import { damageResult, fidelity, toFidelityResult } from "./shared/shapes.ts";
+import { damageResult, fidelity } from "./shared/shapes.ts";
 import { verifyAll } from "./shared/verified.ts";
 
 export default defineCommand({
@@ -28,22 +29,10 @@ export default defineCommand({
     }),
   failures: ["session_not_found", "path_outside_root", "not_a_session", "storage_failed"],
   example: { params: {}, result: { damage: [], invariants: { linesReadable: true }, unreadableForRust: [], ok: true } },
-  async run(context, { sessionPath }) {
-    const { workspace } = context;
-    const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
-    const isOpen = workspace.isOpen(session);
-    try {
+  run: (context, { sessionPath }) =>
+    lookAt(context, sessionPath, async (session) => {
       const source = session.log.foreign;
-      const { damage, invariants, unreadableForRust, ok } = await verifyAll(context, session, isOpen, context.progress);
-      return {
-        damage: damage.map((found) => ({ ...found })),
-        invariants: { ...invariants },
-        unreadableForRust: [...unreadableForRust],
-        ok,
-        ...(source ? { fidelity: toFidelityResult(source.fidelity()) } : {}),
-      };
-    } finally {
-      workspace.release(session);
-    }
-  },
+      const verdict = await verifyAll(context, session, context.workspace.isOpen(session), context.progress);
+      return { ...verdict, ...(source ? { fidelity: source.fidelity() } : {}) };
+    }),
 });

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
-import { damageResult, typeStored, unreadFile } from "./shared/shapes.ts";
+import { damageResult, typeStored, type Unchanged, unreadFile } from "./shared/shapes.ts";
 import { verifyAll } from "./shared/verified.ts";
 
 /** Damaged places that are reported of one session. */
@@ -22,7 +22,7 @@ const row = z.object({
   failure: z.string().nullable().describe("why it cannot be read at all; then nothing repairs it"),
 });
 
-type DamagedRow = z.input<typeof row>;
+type DamagedRow = Unchanged<z.input<typeof row>>;
 
 export default defineCommand({
   name: "verify_sessions",
@@ -52,7 +52,7 @@ export default defineCommand({
     const damaged: DamagedRow[] = [];
     const incomplete: DamagedRow[] = [];
     const { health } = context.workspace.stores;
-    const notRead = health.notRead(archived).map((file) => ({ ...file }));
+    const notRead = [...health.notRead(archived)];
     let total = 0;
     const visit = async (file: string, isArchived: boolean): Promise<void> => {
       const found = await verdictOn(context, file, isArchived);
@@ -86,9 +86,9 @@ async function verdictOn(
       archived,
       sessionId: session.id,
       name: session.name,
-      damage: damage.slice(0, MOST_DAMAGE).map((found) => ({ ...found })),
+      damage: damage.slice(0, MOST_DAMAGE),
       damageCount: damage.length,
-      lockedBy: session.log.lock.holder && { ...session.log.lock.holder },
+      lockedBy: session.log.lock.holder,
       failure: null,
     };
     return { ok, row };

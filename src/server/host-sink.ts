@@ -2,12 +2,13 @@
 
 import type { Writable } from "node:stream";
 import { Failure } from "../core/failure.ts";
+import { Raw } from "../core/json/raw.ts";
 import { isSpooled, type Spool } from "../core/ports/spool.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Introduction } from "../handlers/shared/command.ts";
 import type { Call, Outcome } from "./connection/call.ts";
 import type { Dialect, DialectName, Pieces } from "./connection/dialect.ts";
-import { Host, makeEvent, type PendingEvent } from "./connection/events.ts";
+import { makeEvent, type PendingEvent } from "./connection/events.ts";
 import { type FramingName, frames } from "./connection/framing.ts";
 import { jsonrpcDialect } from "./connection/jsonrpc.ts";
 import { chain, joinAsArray, type OutgoingMessage, Output, releaseSpooled } from "./connection/output.ts";
@@ -37,7 +38,10 @@ const MAX_RENEWALS = 16;
 export class HostSink implements Sink {
   readonly output: Output;
   private readonly options: HostSinkOptions;
-  private readonly host: Host;
+  /** The names of the events that the host wants. */
+  private subscribed: ReadonlySet<string> | "all";
+  /** The number of the last event that was sent. */
+  lastSeq = 0;
   /** Undefined until the host's dialect is known. */
   dialect: Dialect | undefined;
   /** The conversation in place of the dialects; its own calls are in JSON-RPC. */
@@ -50,7 +54,7 @@ export class HostSink implements Sink {
   constructor(options: HostSinkOptions) {
     this.options = options;
     this.output = new Output(options.output, () => options.onCapacity());
-    this.host = new Host(options.events);
+    this.subscribed = options.events === "all" ? "all" : new Set(options.events);
   }
 
   /** Sends in the framing of the host, which is known now. */
@@ -69,10 +73,6 @@ export class HostSink implements Sink {
 
   get dialectName(): DialectName {
     return this.current.name;
-  }
-
-  get lastSeq(): number {
-    return this.host.seq;
   }
 
   sizeOf(text: Uint8Array): number {
@@ -106,15 +106,33 @@ export class HostSink implements Sink {
     if (parts.length > 0) this.output.send(joinAsArray(parts));
   }
 
+  /** If stored entries of an event cannot be read, its message has the other members. */
   event(event: PendingEvent): void {
     if (this.face) return this.face.receiveEvent(event);
-    const message = this.host.message(this.current, event, (pieces) => this.gathered(pieces));
-    if (message) this.output.send(message);
+    const { name, sessionId, leafId } = event;
+    if (this.subscribed !== "all" && !this.subscribed.has(name)) return;
+    const seq = this.lastSeq + 1;
+    const plain = Object.entries(event.payload).filter(([, value]) => !(value instanceof Raw));
+    for (const payload of [event.payload, Object.fromEntries(plain)]) {
+      let message: OutgoingMessage;
+      try {
+        message = this.gathered(this.current.event(name, { sessionId, leafId, seq, ...payload }));
+      } catch {
+        // The next try omits stored entries. A command that asks for these reports why they cannot be read.
+        continue;
+      }
+      this.lastSeq = seq;
+      return this.output.send(message);
+    }
   }
 
   lostEvents(count: number, session: Session | null): void {
     if (this.face) return this.face.catchUpAll();
-    if (session) this.event(makeEvent(session, "events_lost", this.host.skip(count)));
+    if (!session) return;
+    const from = this.lastSeq + 1;
+    // They have the numbers that they would have had.
+    this.lastSeq += count;
+    this.event(makeEvent(session, "events_lost", { from, to: this.lastSeq }));
   }
 
   progress(token: string | number, done: number, total: number, more?: object): void {
@@ -127,7 +145,7 @@ export class HostSink implements Sink {
 
   introduce(introduction: Introduction): void {
     this.maxReplyBytes = introduction.maxReplyBytes;
-    if (introduction.events) this.host.subscribe(introduction.events);
+    if (introduction.events) this.subscribed = new Set(introduction.events);
   }
 
   shutDown(how?: { atOnce: boolean }): void {
@@ -195,69 +213,49 @@ export class HostSink implements Sink {
     return message ?? [];
   }
 
+  /**
+   * Returns the pieces of a message; those of one over `memoryBytes` go to a file. Without that, a message that is in memory
+   * already stays there at any size. Throws message_too_large if it is larger than the host allows, storage_full and
+   * storage_failed if the file cannot be written, and any error from making the pieces.
+   */
   private gathered(
     made: Iterable<string | Uint8Array>,
     call?: Call,
     usedBytes = 0,
     memoryBytes?: number,
   ): OutgoingMessage {
+    const { output, options } = this;
     const limit = (call && this.limitOf(call)) ?? Number.POSITIVE_INFINITY;
-    const most = memoryBytes ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
-    const mayStayInMemory = memoryBytes === undefined;
-    return gather(made, { call, limit, usedBytes, most, mayStayInMemory }, this.output, this.options.spool);
-  }
-}
-
-// --- pieces of one message ------------------------------------------------------------------------------------------
-
-/** The space for a message. */
-interface Bounds {
-  /** The call being answered; an event has none. */
-  readonly call?: Call;
-  /** Maximum bytes for the host; others of the same batch have used `usedBytes`. */
-  readonly limit: number;
-  readonly usedBytes: number;
-  /** Bytes above which a message goes to a file. */
-  readonly most: number;
-  /** True if a message that is in memory already stays there at any size. */
-  readonly mayStayInMemory: boolean;
-}
-
-/**
- * Returns the pieces of a message; those of one over `most` bytes go to a file. Throws message_too_large if it is
- * larger than the host allows, storage_full and storage_failed if the file cannot be written, and any error from making
- * the pieces.
- */
-function gather(made: Iterable<string | Uint8Array>, bounds: Bounds, output: Output, spool: Spool): OutgoingMessage {
-  const { call, limit, usedBytes, most, mayStayInMemory } = bounds;
-  const requireFit = (size: number): void => {
-    if (size + usedBytes <= limit) return;
-    throw new Failure("message_too_large", tooLarge(call, limit), { size: size + usedBytes, limit });
-  };
-  const pieces: Pieces = [];
-  let message: OutgoingMessage = pieces;
-  if (mayStayInMemory && Array.isArray(made)) message = made;
-  else {
-    const rest = made[Symbol.iterator]();
-    let bytes = 0;
-    for (let next = rest.next(); !next.done; next = rest.next()) {
-      pieces.push(next.value);
-      bytes += next.value.length;
-      if (bytes <= most && bytes <= limit) continue;
-      const all = chain(pieces, rest);
-      if (bytes > limit) requireFit(output.sizeOf(all));
-      message = [spool.store(output.inFrame(all))];
-      break;
+    const requireFit = (size: number): void => {
+      if (size + usedBytes <= limit) return;
+      throw new Failure("message_too_large", tooLarge(call, limit), { size: size + usedBytes, limit });
+    };
+    const pieces: Pieces = [];
+    let message: OutgoingMessage = pieces;
+    if (memoryBytes === undefined && Array.isArray(made)) message = made;
+    else {
+      const most = memoryBytes ?? options.heldReplyBytes ?? HELD_REPLY_BYTES;
+      const rest = made[Symbol.iterator]();
+      let bytes = 0;
+      for (let next = rest.next(); !next.done; next = rest.next()) {
+        pieces.push(next.value);
+        bytes += next.value.length;
+        if (bytes <= most && bytes <= limit) continue;
+        const all = chain(pieces, rest);
+        if (bytes > limit) requireFit(output.sizeOf(all));
+        message = [options.spool.store(output.inFrame(all))];
+        break;
+      }
     }
+    if (limit === Number.POSITIVE_INFINITY) return message;
+    try {
+      requireFit(output.sizeOf(message));
+    } catch (error) {
+      releaseSpooled(message);
+      throw error;
+    }
+    return message;
   }
-  if (limit === Number.POSITIVE_INFINITY) return message;
-  try {
-    requireFit(output.sizeOf(message));
-  } catch (error) {
-    releaseSpooled(message);
-    throw error;
-  }
-  return message;
 }
 
 /** Returns the sentence about a reply that is over the host's limit. */

@@ -1,5 +1,7 @@
 /** The contract of the module recall: past sessions for agents that ask, over the Model Context Protocol or in a shell. */
 
+import type listSessions from "../handlers/list_sessions.ts";
+import type searchSessions from "../handlers/search_sessions.ts";
 import type { Face, FaceWire } from "./face.ts";
 
 export interface RecallModule {
@@ -22,6 +24,13 @@ export interface RecallModule {
 
 // biome-ignore lint/suspicious/noExplicitAny: results come from the commands, as any client has them
 export type CommandResult = any;
+
+/** A session as lists have it that are not streamed. */
+export type RecallSession = Readonly<NonNullable<(typeof listSessions)["types"]>["result"]["sessions"][number]> & {
+  readonly shortId: string;
+};
+
+export type RecallHit = Readonly<NonNullable<(typeof searchSessions)["types"]>["result"]["hits"][number]>;
 
 /** Runs a command and returns its result. Rejects with its failure, which has a name. */
 export type AskCommand = (command: string, params?: Readonly<Record<string, unknown>>) => Promise<CommandResult>;

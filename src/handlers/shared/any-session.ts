@@ -2,12 +2,13 @@
 
 import { BadParams, Failure } from "../../core/failure.ts";
 import type { Where } from "../../core/ports/lifecycle.ts";
+import { runThen } from "../../core/run-then.ts";
 import { areRelated, type BranchEnd, comparePaths, type Parting } from "../../core/session/compare.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "./command.ts";
 
-/** Returns what `look` finds in the session that a command of `ofAny` is about, which is closed again unless open. */
+/** Returns what `look` finds in the session that a command of `ofAny` is about; one that was opened for it is closed again. */
 export function lookAt<T>(
   { target, workspace }: CommandContext,
   sessionPath: string | undefined,
@@ -28,11 +29,10 @@ export async function lookIntoOther<T>(workspace: Workspace, where: Where, look:
 }
 
 function lookInto<T>(workspace: Workspace, session: Session, look: (session: Session) => T): T {
-  try {
-    return look(session);
-  } finally {
-    workspace.release(session);
-  }
+  return runThen(
+    () => look(session),
+    () => workspace.release(session),
+  );
 }
 
 /** Returns where the other of two sessions is, or undefined when none is named. Throws BadParams for two names. */

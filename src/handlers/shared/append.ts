@@ -66,7 +66,7 @@ export function notifyAppended(
   entryIds: readonly string[],
 ): void {
   notifyForeign(session, session.externalChanges.fresh(), (name, payload) => context.notify(name, payload));
-  if (entryIds.length > 0) context.notify("session_append", { entryIds: [...entryIds], origin: "self" });
+  if (entryIds.length > 0) context.notify("session_append", { entryIds, origin: "self" });
 }
 
 /** Returns the `repeat` of a command that writes one entry of this type and answers with its id. */

@@ -103,7 +103,7 @@ export function defineArchiving<const N extends string>(
     example: { params: { sessionId: example.sessionId }, result: { operationId: "3f2a9c1077de", ...example } },
     async run({ workspace }, { sessionPath, sessionId, ...wished }) {
       const file = await findClosedSession(workspace, { sessionPath, sessionId }, move);
-      return { ...(await workspace.stores.lifeCycle[move](file, toMoveOptions(wished))) };
+      return workspace.stores.lifeCycle[move](file, toMoveOptions(wished));
     },
   });
 }

@@ -9,6 +9,7 @@ import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { EventName, EventPayload, Replacement } from "./events.ts";
 import type { HookAnswer, HookName, HookRegistration } from "./hooks.ts";
+import type { Unchanged } from "./shapes.ts";
 
 /** A callback for progress: `done` of `total`, with further members in `more` for results that are there already. */
 export type Report = (done: number, total: number, more?: object) => void;
@@ -165,16 +166,16 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> extends Comm
   readonly result: () => R;
   /** None by default. Those of its effect are added. */
   readonly failures?: readonly FailureName[];
-  run(context: CommandContext, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
+  run(context: CommandContext, params: z.output<z.ZodObject<S>>): Promised<Unchanged<z.input<R>>>;
   /** Returns the result in the shape of Pi's dialect, where that differs. */
   pi?(context: CommandContext, result: z.input<R>): unknown;
   /**
    * Returns, for a `write`, the result of an earlier run with the same idempotency key, from the entries that it wrote.
    * Throws BadParams when another command wrote them.
    */
-  repeat?(context: CommandContext, entryIds: string[], params: z.output<z.ZodObject<S>>): z.input<R>;
+  repeat?(context: CommandContext, entryIds: string[], params: z.output<z.ZodObject<S>>): Unchanged<z.input<R>>;
   /** Returns, for a command that makes a session, the result of an earlier run with the same key, from that session. */
-  recall?(context: CommandContext, made: Session, params: z.output<z.ZodObject<S>>): z.input<R>;
+  recall?(context: CommandContext, made: Session, params: z.output<z.ZodObject<S>>): Unchanged<z.input<R>>;
 }
 
 type NoParams = Record<never, never>;

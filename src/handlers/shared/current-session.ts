@@ -4,7 +4,12 @@ import * as z from "zod";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
 import { type HookAnswer, veto } from "./hooks.ts";
-import { exampleId } from "./shapes.ts";
+import { exampleId, optionalName } from "./shapes.ts";
+
+/** The param that names a session to open. */
+export const wantedId = optionalName.describe(
+  "or the session's id, or an unambiguous beginning of it; of another agent's, one of 4 characters or more",
+);
 
 export const replacement = {
   cancelled: z.boolean(),

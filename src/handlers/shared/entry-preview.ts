@@ -18,12 +18,7 @@ export const previewMembers = {
 
 type PreviewCall = z.output<typeof previewCalls>[number];
 
-interface EntryPreview {
-  readonly role?: string;
-  readonly calls?: PreviewCall[];
-  readonly toolName?: string;
-  readonly isError?: true;
-}
+type EntryPreview = z.output<z.ZodObject<typeof previewMembers>>;
 
 type Body = Readonly<Record<string, unknown>>;
 

@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import type { eventNames } from "./event-names.ts";
-import { damageResult, entry, sharedClient, typeStored } from "./shapes.ts";
+import { damageResult, entry, sharedClient, typeStored, type Unchanged } from "./shapes.ts";
 
 const file = z.string().nullable().describe("null for a session in memory");
 
@@ -124,7 +124,9 @@ export const eventBase = {
   head: z.string().optional().describe("the head through which a connection did it; missing for the shared leaf"),
 };
 
-export type EventPayload<N extends EventName> = z.input<z.ZodObject<(typeof eventDeclarations)[N]["payload"]>>;
+export type EventPayload<N extends EventName> = Unchanged<
+  z.input<z.ZodObject<(typeof eventDeclarations)[N]["payload"]>>
+>;
 
 /** The reason why one session replaces another. */
 export interface Replacement {

@@ -21,10 +21,7 @@ export const leafParams = {
     .describe(`the name of its head, ${NAME}; who gives it again is there again. By default a new one`),
 };
 
-export interface LeafChoice {
-  readonly leaf?: "shared" | "own";
-  readonly head?: string;
-}
+export type LeafChoice = z.output<z.ZodObject<typeof leafParams>>;
 
 /** Puts our host at the chosen leaf. Without a choice it keeps its leaf, or gets the usual one in a session that `isNew`. */
 export function chooseLeaf(

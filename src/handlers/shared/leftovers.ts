@@ -36,15 +36,8 @@ export const leftover = z.object({
   consequence: z.string().nullable().describe("the loss, or the action that becomes impossible, when it is gone"),
 });
 
-interface LeftoverParams {
-  readonly paths?: readonly string[];
-  readonly sessionPath?: string;
-  readonly kinds?: WantedLeftovers["kinds"];
-  readonly before?: string;
-}
-
 /** Returns what params ask for. Throws BadParams for a text that is no time. */
-export function toWanted({ before, ...rest }: LeftoverParams): WantedLeftovers {
+export function toWanted({ before, ...rest }: z.output<z.ZodObject<typeof leftoverParams>>): WantedLeftovers {
   return { ...rest, before: readMoment("before", before) };
 }
 

@@ -5,7 +5,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Migrated } from "../../core/ports/migrations.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
-import { optionalName } from "./shapes.ts";
+import { optionalName, type Unchanged } from "./shapes.ts";
 
 export const sessionPath = optionalName.describe(
   "of any session, by its file, its container or its database; the current one by default",
@@ -57,7 +57,7 @@ export const movement = z.object({
     ),
 });
 
-type Movement = z.input<typeof movement>;
+type Movement = Unchanged<z.input<typeof movement>>;
 
 export const MOVEMENT_FAILURES = [
   "migration_failed",
@@ -137,14 +137,13 @@ function continueWith({ workspace }: CommandContext, session: Session, sessionPa
     session.externalChanges.rebase(workspace.stores.open(sessionPath));
 }
 
-function toMovement({ location, active: _active, sessionPath, transitions, ...moved }: Migrated): Movement {
+function toMovement({ location, active: _active, sessionPath, ...moved }: Migrated): Movement {
   return {
     dryRun: false,
     sessionId: location.sessionId,
     sessionPath,
     hiddenFromPi: sessionPath === location.container,
     obstacles: [],
-    transitions: [...transitions],
     ...moved,
   };
 }

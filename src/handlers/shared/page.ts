@@ -31,10 +31,21 @@ const AROUND = 512;
 /** Bytes of the shortest possible entry or node. */
 const SHORTEST = 16;
 
-/** Returns how many entries or nodes can go on a page at most; those after them need not be read. */
-export function getMostItems(context: CommandContext, limit: number | undefined): number {
+/** Returns the positions that can go on a page, and one after them if there is one; the others need not be looked for. */
+export function takePositions(
+  context: CommandContext,
+  limit = Number.POSITIVE_INFINITY,
+  positions: Iterable<number>,
+  isWanted: (position: number) => boolean = () => true,
+): number[] {
   const { maxReplyBytes = Number.POSITIVE_INFINITY } = context.host;
-  return Math.min(limit ?? Number.POSITIVE_INFINITY, Math.ceil(maxReplyBytes / SHORTEST));
+  const most = Math.min(limit, Math.ceil(maxReplyBytes / SHORTEST));
+  const found: number[] = [];
+  for (const position of positions) {
+    if (isWanted(position)) found.push(position);
+    if (found.length > most) break;
+  }
+  return found;
 }
 
 /**

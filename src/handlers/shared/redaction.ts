@@ -4,6 +4,7 @@ import * as z from "zod";
 import { removeSecrets } from "../../core/export/redacted.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
+import type { Unchanged } from "./shapes.ts";
 
 const counts = z.record(z.string(), z.number().int());
 
@@ -30,26 +31,16 @@ export const redactionResult = {
   unjudged: counts.optional().describe("redact: what could not be searched, and was allowed, by kind"),
 };
 
-interface RedactionParams {
-  readonly redact?: boolean;
-  readonly redactEmails?: boolean;
-  readonly allowUnjudged?: boolean;
-}
-
 /** No rule knows every secret, so every redacted export asks for this. */
 const REVIEW = "A secret that no rule knows stays: look through the export before you share it.";
 
-interface RedactionReport {
-  readonly redactions: Readonly<Record<string, number>>;
-  readonly review: string;
-  readonly unjudged?: Readonly<Record<string, number>>;
-}
+type RedactionReport = Unchanged<z.input<z.ZodObject<typeof redactionResult>>>;
 
 /** Returns the session as it may be shown, and its report, which is complete once it is exported; undefined if not asked for. */
 export async function redactSession(
   { workspace }: CommandContext,
   session: Session,
-  { redact, redactEmails = false, allowUnjudged = false }: RedactionParams,
+  { redact, redactEmails = false, allowUnjudged = false }: z.output<z.ZodObject<typeof redactionParams>>,
   all: boolean,
 ): Promise<{ readonly session: Session; report(): RedactionReport } | undefined> {
   if (!(redact || redactEmails)) return undefined;

@@ -2,7 +2,6 @@
 
 import * as z from "zod";
 import { IMAGE_FORMS } from "../../core/format/images.ts";
-import type { FidelityReport } from "../../core/ports/fidelity.ts";
 import { toSessionName } from "../../core/session/workspace.ts";
 
 export const entry = z
@@ -131,6 +130,13 @@ export const fromEnd = z
 
 export const nextCursor = z.string().optional().describe("there is more; pass this as cursor");
 
+/** A result or an event as it is sent: nothing changes it any more, so that parts of it may be what others keep. */
+export type Unchanged<T> = T extends readonly (infer Item)[]
+  ? readonly Unchanged<Item>[]
+  : T extends object
+    ? { readonly [K in keyof T as string extends K ? (unknown extends T[K] ? never : K) : K]: Unchanged<T[K]> }
+    : T;
+
 /** Types a result member whose text comes from the session's bytes. */
 export function typeStored<T extends z.ZodType>(schema: T): z.ZodType<z.output<T>, unknown> {
   return schema as z.ZodType<z.output<T>, unknown>;
@@ -172,15 +178,6 @@ export const fidelity = () =>
     warnings: z.array(z.object({ record: recordCount, sentence: z.string() })).describe("the first hundred"),
     warningCount: recordCount,
   });
-
-export function toFidelityResult(report: FidelityReport): z.input<ReturnType<typeof fidelity>> {
-  const { kinds, warnings } = report;
-  return {
-    ...report,
-    kinds: kinds.map((kind) => ({ ...kind })),
-    warnings: warnings.map((warning) => ({ ...warning })),
-  };
-}
 
 export const images = z
   .enum(IMAGE_FORMS)

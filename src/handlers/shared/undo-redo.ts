@@ -93,11 +93,7 @@ export const UNDO_FAILURES = [
   "entry_not_found",
 ] as const;
 
-interface WantedOperation {
-  readonly operationId?: string;
-  readonly sessionPath?: string;
-  readonly sessionId?: string;
-}
+type WantedOperation = z.output<z.ZodObject<typeof undoTarget>>;
 
 type Direction = TakingBack["kind"];
 

@@ -129,17 +129,12 @@ export function makeAttachments(options: AttachOptions): Attachments {
       epochs.note(at, epoch);
       return announceAtFirst(at, { ...announcement, host: host() }, entered);
     };
-    const announceAnew = (moved: string): Announced | null => {
-      const there = places(moved);
-      for (const place of there) clear(place);
-      return announce(there);
-    };
-    const announceAgain = (place: PrivatePlace): Announced | null => {
-      clear(place);
-      return announce([place]);
+    const announceAnew = (at: readonly PrivatePlace[]): Announced | null => {
+      for (const place of at) clear(place);
+      return announce(at);
     };
     const announced = announce(found);
-    return announced && entranceOf(announcement, announced, announceAnew, announceAgain);
+    return announced && entranceOf(announcement, announced, places, announceAnew);
   };
   const find = (file: string): FoundHolder | null => {
     let newest: FoundHolder | null = null;
@@ -245,8 +240,8 @@ function announceIn(
 function entranceOf(
   announcement: Announcement,
   first: Announced,
-  announceAnew: (file: string) => Announced | null,
-  announceAgain: (place: PrivatePlace) => Announced | null,
+  places: (file: string) => readonly PrivatePlace[],
+  announceAnew: (at: readonly PrivatePlace[]) => Announced | null,
 ): Entrance {
   let announced: Announced | null = first;
   let place: PrivatePlace | undefined = first.place;
@@ -264,7 +259,7 @@ function entranceOf(
     moved(file) {
       if (!isOpen) return;
       leave(true);
-      announced = quietly(() => announceAnew(file));
+      announced = quietly(() => announceAnew(places(file)));
       place = announced?.place;
     },
     close: () => end(true),
@@ -273,7 +268,7 @@ function entranceOf(
       const known = place;
       if (!isOpen || !known || (announced && isThere(announced, announcement))) return;
       announced?.stop();
-      announced = quietly(() => announceAgain(known));
+      announced = quietly(() => announceAnew([known]));
     },
   };
 }

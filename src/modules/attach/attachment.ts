@@ -19,12 +19,11 @@ import type { Call, Question } from "../../server/connection/call.ts";
 import { DescribedError, type ErrorDescription } from "../../server/connection/dialect.ts";
 import { makeEvent, type PendingEvent } from "../../server/connection/events.ts";
 import { type PassedCall, Redirection, type RemoteRunner } from "../../server/dispatch/gate.ts";
-import type { SharingServer } from "../../server/dispatch/sharing.ts";
 import type { Announcement } from "../../storage/locks/announcements.ts";
-import { ATTACH_PROTOCOL, type Attachments, type FoundHolder } from "./announcing.ts";
+import { ATTACH_PROTOCOL, type FoundHolder } from "./announcing.ts";
 import { AskedCalls, runLocally, serializeParams, settleCall } from "./asked-calls.ts";
 import { getLastEntryId } from "./guest.ts";
-import type { Hosting } from "./hosting.ts";
+import type { Hosting, HostingOptions } from "./hosting.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import {
   type CatchUpOptions,
@@ -47,17 +46,12 @@ const RECOVERS_WITHIN = 15_000;
 /** Milliseconds after which a holder that admitted this process counts as stable. */
 const STABLE_AFTER = 1000;
 
-export interface AttachmentOptions {
-  readonly server: SharingServer;
-  readonly attachments: Attachments;
+export interface AttachmentOptions extends HostingOptions {
   /** Lets others join the sessions that this process has taken over. */
   readonly hosting: Hosting;
   readonly client: string;
   /** The keys that this process has given to calls: the next one is the prefix with the next number. */
   readonly keys: { readonly prefix: string; used: number };
-  readonly durability: "sync" | "os";
-  /** Milliseconds of silence after which calls sent to the holder fail: it may be stopped. */
-  readonly answersWithin: number;
 }
 
 /** Returns the announced holder of a session; null if this process can join none. */

@@ -12,6 +12,7 @@ import { isForHolder } from "../../handlers/shared/repetition.ts";
 import type { Call, Outcome, Peer, Question, ReportedLeaves } from "../../server/connection/call.ts";
 import { checkParams, describeError } from "../../server/connection/dialect.ts";
 import type { PendingEvent } from "../../server/connection/events.ts";
+import { PendingRequests } from "../../server/connection/pending-requests.ts";
 import type { SharingServer } from "../../server/dispatch/sharing.ts";
 import type { Pipe, PipeMessage } from "./pipe.ts";
 import type { PresenceEvent } from "./reported-clients.ts";
@@ -51,7 +52,7 @@ export class Guest implements Peer {
   /** Events dropped for it, and the session's position after them. */
   private missed: { count: number; lastId?: string; left?: ReportedLeaves } | undefined;
   private questions = 0;
-  private readonly asked = new Map<number, (answer: HookAnswer | Failure) => void>();
+  private readonly asked = new PendingRequests<number, HookAnswer>();
   isGone = false;
   private heardAt = 0;
   private watch: NodeJS.Timeout | undefined;
@@ -150,9 +151,8 @@ export class Guest implements Peer {
   }
 
   private receiveAnswer(number: number, { result, error }: PipeMessage["value"]): void {
-    const settle = this.asked.get(number);
-    if (error !== undefined) settle?.(new Failure("cancelled"));
-    else settle?.((result ?? { cancelled: true }) as HookAnswer);
+    if (error !== undefined) this.asked.reject(number, new Failure("cancelled"));
+    else this.asked.resolve(number, (result ?? { cancelled: true }) as HookAnswer);
   }
 
   // --- what goes out -------------------------------------------------------------------------------------------
@@ -252,23 +252,17 @@ export class Guest implements Peer {
   ask(name: HookName, payload: Readonly<Record<string, unknown>>): Question {
     const number = ++this.questions;
     const { asked, pipe } = this;
-    const said = new Promise<HookAnswer>((resolve, reject) => {
-      asked.set(number, (settled) => {
-        asked.delete(number);
-        if (settled instanceof Failure) reject(settled);
-        else resolve(settled);
-      });
-    });
+    const said = asked.wait(number, name);
     const answer = said.then((decision) => (decision === GONE ? GONE : checkDecision(name, decision)));
     answer.catch(() => {});
     pipe.send(JSON.stringify({ ask: number, hook: name, payload }));
-    if (this.isGone) asked.get(number)?.(GONE);
+    if (this.isGone) asked.resolve(number, GONE);
     else this.checkSilence();
     return {
       answer,
       cancel() {
         pipe.send(JSON.stringify({ withdraw: number }));
-        asked.get(number)?.(new Failure("cancelled"));
+        asked.reject(number, new Failure("cancelled"));
       },
     };
   }
@@ -281,7 +275,7 @@ export class Guest implements Peer {
     this.watch = setInterval(() => {
       // While reading from it is paused, its silence proves nothing.
       if (this.waiting >= MAX_WAITING) this.heardAt = performance.now();
-      if (this.asked.size === 0) this.endWatch();
+      if (this.asked.ids.length === 0) this.endWatch();
       else if (performance.now() - this.heardAt < answersWithin) this.pipe.send('{"ping":true}');
       else this.answerForSilent();
     }, answersWithin / PINGS).unref();
@@ -296,10 +290,8 @@ export class Guest implements Peer {
   private answerForSilent(): void {
     this.endWatch();
     this.isSilent = true;
-    for (const [number, settle] of [...this.asked]) {
-      this.pipe.send(JSON.stringify({ withdraw: number }));
-      settle(GONE);
-    }
+    for (const number of this.asked.ids) this.pipe.send(JSON.stringify({ withdraw: number }));
+    this.asked.resolveAll(GONE);
   }
 
   // --- the end -------------------------------------------------------------------------------------------------
@@ -309,7 +301,7 @@ export class Guest implements Peer {
     this.isGone = true;
     this.endWatch();
     this.setHead(null);
-    for (const settle of [...this.asked.values()]) settle(GONE);
+    this.asked.resolveAll(GONE);
   }
 
   close(): void {

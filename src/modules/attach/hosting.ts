@@ -5,6 +5,7 @@ import { Failure } from "../../core/failure.ts";
 import { type SharedClient, toSharedClient } from "../../core/ports/attach.ts";
 import { makeTimestamp } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
+import { runThen } from "../../core/run-then.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Call } from "../../server/connection/call.ts";
 import { makeEvent, type PendingEvent } from "../../server/connection/events.ts";
@@ -26,11 +27,11 @@ interface OpenEntrance {
   log: Log;
 }
 
-interface HostingOptions {
+export interface HostingOptions {
   readonly attachments: Attachments;
   readonly server: SharingServer;
   readonly durability: "sync" | "os";
-  /** Milliseconds of silence after which a guest with an open question counts as stopped. */
+  /** Milliseconds of silence after which a process counts as stopped: a guest with an open question, or a holder. */
   readonly answersWithin: number;
 }
 
@@ -214,21 +215,11 @@ export class Hosting implements GuestRegistry {
     const others = this.clientsOf(session).slice(1);
     if (others.length > 0) throw createSharedFailure(others, doing);
     this.closed.add(session);
-    const open = (): void => {
+    return runThen(run, () => {
       // From here on, new guests find the new files.
       this.sweepAll();
       this.closed.delete(session);
-    };
-    let result: T;
-    try {
-      result = run();
-    } catch (error) {
-      open();
-      throw error;
-    }
-    if (result instanceof Promise) return result.finally(open) as T;
-    open();
-    return result;
+    });
   }
 
   // --- clients -------------------------------------------------------------------------------------------------

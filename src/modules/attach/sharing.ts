@@ -5,6 +5,7 @@ import type { Session } from "../../core/session/session.ts";
 import type { PresentClient } from "../../handlers/shared/command.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import { isForHolder } from "../../handlers/shared/repetition.ts";
+import type { SharingOptions } from "../../server/attach-module.ts";
 import type { AskedHost, Call, Question } from "../../server/connection/call.ts";
 import type { PendingEvent } from "../../server/connection/events.ts";
 import type { Decision, Redirection } from "../../server/dispatch/gate.ts";
@@ -19,14 +20,7 @@ import { SHARED_HOOKS } from "./protocol.ts";
 /** Default milliseconds of silence after which a process counts as stopped. */
 const ANSWERS_WITHIN = 30_000;
 
-export interface SharingLimits {
-  /** The event that an acknowledged change survives. */
-  readonly durability: "sync" | "os";
-  /** Milliseconds of silence after which waiting for a process ends, if not the default. */
-  readonly holderTimeout?: number;
-}
-
-interface SharingParts extends SharingLimits {
+interface SharingParts extends Pick<SharingOptions, "durability" | "holderTimeout"> {
   readonly server: SharingServer;
   readonly attachments: Attachments;
   /** Name of this server for others. */

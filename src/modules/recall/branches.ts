@@ -1,7 +1,7 @@
 /** The tools tree and compare: branch points and ends of a session or a family, and how two branches differ. */
 
-import type { CommandResult } from "../../server/recall-module.ts";
-import { type Library, type RecallSession, splitRef } from "./library.ts";
+import type { CommandResult, RecallSession } from "../../server/recall-module.ts";
+import { type Library, splitRef } from "./library.ts";
 import { budgetParam } from "./params.ts";
 import type { Redaction } from "./redaction.ts";
 import { countOf, formatDay, formatSession, type Tool, toBytesOf } from "./shared.ts";
@@ -29,9 +29,8 @@ export const tree: Tool = {
     scope: { type: "string", oneOf: ["session", "family"] },
     max_tokens: budgetParam(TREE_TOKENS, 8000),
   },
-  async run({ library, args }) {
+  async run({ library, args, redaction }) {
     const listed = await library.find(splitRef(String(args.ref)).session);
-    const redaction = await library.redaction();
     const answer = new AnswerText(toBytesOf(args.max_tokens, TREE_TOKENS));
     if (args.scope === "family") return describeFamily(library, redaction, answer, listed);
     return library.read(listed, (sessionId) => describeTree(library, redaction, answer, listed, sessionId));
@@ -220,13 +219,12 @@ export const compare: Tool = {
     b: { type: "string", isNeeded: true, description: "session#entry, or #entry of the same session" },
     max_tokens: budgetParam(COMPARE_TOKENS, 8000),
   },
-  async run({ library, args }) {
+  async run({ library, args, redaction }) {
     const one = splitRef(String(args.a));
     const given = String(args.b).trim();
     const other = given.startsWith("#") ? { session: one.session, entry: given.slice(1) } : splitRef(given);
     const first = await library.find(one.session);
     const second = other.session === one.session ? first : await library.find(other.session);
-    const redaction = await library.redaction();
     const answer = new AnswerText(toBytesOf(args.max_tokens, COMPARE_TOKENS));
     const idOf = (listed: RecallSession, entry: string | undefined): Promise<string> =>
       entry === undefined || entry === "leaf"

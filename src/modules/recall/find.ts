@@ -2,9 +2,9 @@
 
 import { findBestLine, fold, type Query } from "../../core/search/query.ts";
 import { parseRankedQuery } from "../../core/search/ranking.ts";
-import type { CommandResult } from "../../server/recall-module.ts";
+import type { CommandResult, RecallHit, RecallSession } from "../../server/recall-module.ts";
 import { foldCursor, makeCursor, readCursor, requestOf, type UnfoldedCursor, unfoldCursor } from "./cursors.ts";
-import { type Library, type RecallHit, type RecallSession, splitRef } from "./library.ts";
+import { type Library, splitRef } from "./library.ts";
 import { agentsParam, budgetParam, cursorParam, projectParam, sinceParam, untilParam } from "./params.ts";
 import type { Redaction } from "./redaction.ts";
 import {
@@ -91,16 +91,15 @@ export const find: Tool = {
     cursor: cursorParam,
   },
   async run(call) {
-    const { library, args } = call;
+    const { library, args, redaction } = call;
     const { query = "", file, tool } = args as { query?: string; file?: string; tool?: string };
-    const redaction = await library.redaction();
     const place = readCursor<FindPlace>(args.cursor, "find", requestOf(args));
     const isAlone = [file, tool, args.session, place].every((one) => one === undefined);
     const named = isAlone && looksLikeName(query) ? await library.candidates(splitRef(query).session) : [];
     if (named.length > 0) return describeNamed(library, redaction, query, named);
     if (query.trim() === "" && file === undefined && tool === undefined)
       return "Give a query, or a file or tool whose calls you look for.";
-    const text = await findTexts(call, redaction, place);
+    const text = await findTexts(call, place);
     if (!isAlone || !AN_ID.test(query.trim())) return text;
     return text.replace("\n", "; no session has this id, which was searched as a word\n");
   },
@@ -130,8 +129,8 @@ async function describeNamed(
   );
 }
 
-async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlace | undefined): Promise<string> {
-  const { library, args } = call;
+async function findTexts(call: RecallCall, given: FindPlace | undefined): Promise<string> {
+  const { library, args, redaction } = call;
   const { world } = library;
   const now = given?.now ?? world.now();
   const scope = readScope(call);

@@ -1,7 +1,7 @@
 /** The tool history: calls in order of time, of a file, a command, or an error with what was done about it. */
 
-import type { CommandResult } from "../../server/recall-module.ts";
-import type { Library, RecallHit } from "./library.ts";
+import type { CommandResult, RecallHit } from "../../server/recall-module.ts";
+import type { Library } from "./library.ts";
 import { CallMistake, projectParam, sinceParam } from "./params.ts";
 import type { Redaction } from "./redaction.ts";
 import { countOf, formatDay, formatFolder, formatHead, formatTitle, readScope, type Tool } from "./shared.ts";
@@ -32,11 +32,10 @@ export const history: Tool = {
     limit: { type: "integer", most: 30, description: `default ${USUAL_CALLS}` },
   },
   async run(call) {
-    const { library, args } = call;
+    const { library, args, redaction } = call;
     const { file, command, error } = args as { file?: string; command?: string; error?: string };
     if ([file, command, error].filter((one) => one !== undefined && one.trim() !== "").length !== 1)
       throw new CallMistake("Give one of file, command and error.");
-    const redaction = await library.redaction();
     const limit = Number(args.limit ?? USUAL_CALLS);
     const scope = readScope(call);
     const wanted =

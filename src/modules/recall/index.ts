@@ -7,9 +7,10 @@ import { McpFace } from "./face.ts";
 import { Library } from "./library.ts";
 import type { ToolArguments } from "./params.ts";
 import { McpConversation } from "./protocol.ts";
-import { describeRegistration, registrations } from "./registrations.ts";
 import { runTool, tools } from "./tools.ts";
 import { makeRecallWorld } from "./world.ts";
+
+export { describeRecallRegistration, listRecallClients } from "./registrations.ts";
 
 export function listRecallTools(): readonly ToolFace[] {
   return tools;
@@ -25,14 +26,6 @@ export function runRecallTool(
   const tool = tools.find((one) => one.name === name);
   if (tool === undefined) throw new Error(`There is no tool ${name}.`);
   return runTool(new Library(makeRecallWorld(ask, place)), tool, args);
-}
-
-export function listRecallClients(): readonly string[] {
-  return Object.keys(registrations);
-}
-
-export function describeRecallRegistration(client: string, options: readonly string[]): string[] | undefined {
-  return describeRegistration(client, options);
 }
 
 export function startRecallFace(wire: FaceWire, place: RecallPlace & { readonly version: string }): Face {

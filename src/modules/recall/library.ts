@@ -4,31 +4,13 @@
  */
 
 import { resolve, sep } from "node:path";
+import { AGENTS } from "../../core/foreign/agents.ts";
 import { isPath } from "../../core/search/named.ts";
-import type { CommandResult } from "../../server/recall-module.ts";
+import type { CommandResult, RecallHit, RecallSession } from "../../server/recall-module.ts";
 import { CallMistake } from "./params.ts";
 import { Redaction } from "./redaction.ts";
 import { quote } from "./texts.ts";
 import type { RecallWorld } from "./world.ts";
-
-/** A session as lists have it. */
-export interface RecallSession {
-  readonly sessionPath: string;
-  readonly sessionId: string;
-  readonly shortId: string;
-  readonly cwd: string | null;
-  readonly name: string | null;
-  readonly firstMessage: string | null;
-  readonly modified: string | null;
-  readonly created: string | null;
-  readonly messageCount: number;
-  readonly cost?: number;
-  readonly agent?: string;
-  readonly archived: boolean;
-  readonly parentSession?: string | null;
-  readonly forkedFrom?: { readonly sessionId: string; readonly name: string | null };
-  readonly lockedBy?: { readonly client: string; readonly pid: number };
-}
 
 export interface SessionList {
   readonly sessions: readonly RecallSession[];
@@ -37,26 +19,6 @@ export interface SessionList {
   readonly behind: number;
   /** Sentences about what could not be read. */
   readonly notRead: readonly string[];
-}
-
-export interface RecallHit {
-  readonly sessionPath: string;
-  readonly sessionId: string;
-  readonly shortId: string;
-  readonly entryId: string;
-  readonly role: string;
-  readonly part: string;
-  readonly tool?: string;
-  readonly line: string;
-  readonly at: string | null;
-  readonly onActivePath: boolean;
-  readonly name: string | null;
-  readonly firstMessage: string | null;
-  readonly cwd: string | null;
-  readonly agent?: string;
-  readonly score?: number;
-  readonly isArchived?: true;
-  readonly inheritedFrom?: { readonly sessionId: string; readonly name: string | null };
 }
 
 export interface FoundTexts {
@@ -78,7 +40,6 @@ const OUR_OWN = "pi";
 const LIKE_AN_ID = /\d|^[a-f]+$|^ses_/i;
 /** Failures that are about one source of several. */
 const OF_A_SOURCE = /^(?:storage_failed|not_a_session|corrupt|path_outside_root)$/;
-const FOREIGN = "claude codex copilot gemini opencode goose cline roo pirust omp".split(" ");
 
 export class Library {
   readonly world: RecallWorld;
@@ -128,14 +89,18 @@ export class Library {
 
   /** Lists sessions of all agents unless some are named. A source that fails costs only its own sessions. */
   async list(params: Readonly<Record<string, unknown>> = {}): Promise<SessionList> {
+    const page = await this.listAll(params);
+    return { ...page, sessions: page.sessions.filter((session) => this.isShown(session)) };
+  }
+
+  /** Lists sessions, also those that are kept out. */
+  private async listAll(params: Readonly<Record<string, unknown>>): Promise<SessionList> {
     const { agents = "all", ...rest } = params;
     const [page, failed] = await this.ofSources(agents, (names) =>
       this.world.ask("list_sessions", { here: true, within: this.within, ...rest, agents: names }),
     );
-    const pages = page.map((one) => one.sessions as RecallSession[]);
-    const sessions = pages.flat().filter((session) => this.isShown(session));
     return {
-      sessions,
+      sessions: page.flatMap((one) => one.sessions as RecallSession[]),
       total: page.reduce((sum, one) => sum + one.total, 0),
       nextCursor: page.length === 1 ? page[0].nextCursor : undefined,
       behind: page.reduce((sum, one) => sum + (one.behind ?? 0), 0),
@@ -143,11 +108,16 @@ export class Library {
     };
   }
 
-  /** Lists every session that fits, page by page, until `enough` says so. */
+  /** Yields every session that fits, page by page. */
   async *each(params: Readonly<Record<string, unknown>> = {}): AsyncGenerator<RecallSession> {
+    for await (const session of this.eachOfAll(params)) if (this.isShown(session)) yield session;
+  }
+
+  /** Yields them, also those that are kept out. */
+  private async *eachOfAll(params: Readonly<Record<string, unknown>>): AsyncGenerator<RecallSession> {
     let cursor: string | undefined;
     do {
-      const page = await this.list({ ...params, cursor, limit: AT_ONCE });
+      const page = await this.listAll({ ...params, cursor, limit: AT_ONCE });
       yield* page.sessions;
       cursor = page.nextCursor;
     } while (cursor !== undefined);
@@ -198,20 +168,9 @@ export class Library {
   private async hiddenIds(): Promise<ReadonlySet<string>> {
     const ids = new Set<string>();
     if (this.folders.length === 0) return ids;
-    for (const archived of [false, true]) {
-      let cursor: string | undefined;
-      do {
-        const page = await this.world.ask("list_sessions", {
-          here: true,
-          within: this.within,
-          archived,
-          cursor,
-          limit: AT_ONCE,
-        });
-        for (const session of page.sessions) if (!this.isShown(session)) ids.add(session.sessionId);
-        cursor = page.nextCursor;
-      } while (cursor !== undefined);
-    }
+    for (const archived of [false, true])
+      for await (const session of this.eachOfAll({ agents: [OUR_OWN], archived }))
+        if (!this.isShown(session)) ids.add(session.sessionId);
     return ids;
   }
 
@@ -223,7 +182,7 @@ export class Library {
     try {
       return [[await ask(agents)], []];
     } catch (error) {
-      const names = agents === "all" ? [OUR_OWN, ...FOREIGN] : (agents as readonly string[]);
+      const names = agents === "all" ? [OUR_OWN, ...AGENTS] : (agents as readonly string[]);
       if (!OF_A_SOURCE.test(nameOf(error)) || names.length < 2) throw error;
       const results: CommandResult[] = [];
       const failed: string[] = [];

@@ -2,9 +2,9 @@
 
 import { findMainArgument, getContentText, getToolCalls } from "../../core/format/message.ts";
 import { toJsonText } from "../../core/json/json.ts";
-import type { CommandResult } from "../../server/recall-module.ts";
+import type { CommandResult, RecallSession } from "../../server/recall-module.ts";
 import { makeCursor, readCursor, requestOf } from "./cursors.ts";
-import { type RecallSession, splitRef } from "./library.ts";
+import { splitRef } from "./library.ts";
 import { budgetParam, CallMistake, cursorParam } from "./params.ts";
 import type { EntryRecord, Redaction } from "./redaction.ts";
 import { countOf, formatDay, formatSession, type RecallCall, type Tool, toBytesOf } from "./shared.ts";
@@ -73,7 +73,7 @@ export const open: Tool = {
     const view = String(args.view ?? (entry === undefined ? "path" : "around"));
     return library.read(listed, async (sessionId) => {
       const entryId = entry === undefined || entry === "leaf" ? undefined : await library.findEntry(sessionId, entry);
-      const reading = { call, listed, sessionId, entryId, redaction: await library.redaction() };
+      const reading = { call, listed, sessionId, entryId };
       if (view === "entry") return readEntry(reading);
       if (view === "context") return readContext(reading);
       return view === "path" ? readPath(reading) : readAround(reading);
@@ -86,7 +86,6 @@ interface OpenReading {
   readonly listed: RecallSession;
   readonly sessionId: string;
   readonly entryId: string | undefined;
-  readonly redaction: Redaction;
 }
 
 function toolsOf({ call: { args } }: OpenReading): ToolsShown {
@@ -98,7 +97,7 @@ function answerOf({ call: { args } }: OpenReading): AnswerText {
 }
 
 /** Returns the first line: which session it is, and what is shown of it. */
-function headOf({ call: { library }, listed, redaction }: OpenReading, shown: string): string {
+function headOf({ call: { library, redaction }, listed }: OpenReading, shown: string): string {
   return `${formatSession(listed, library, redaction)}\n${shown}`;
 }
 
@@ -113,7 +112,7 @@ async function askedEntry({ call: { library }, listed, entryId }: OpenReading): 
 
 async function readAround(reading: OpenReading): Promise<string> {
   const { call, listed, sessionId } = reading;
-  const { library, args } = call;
+  const { library, args, redaction } = call;
   const { ask } = library.world;
   const at = await askedEntry(reading);
   const [before, after] = [Number(args.before ?? BEFORE), Number(args.after ?? AFTER)];
@@ -133,7 +132,7 @@ async function readAround(reading: OpenReading): Promise<string> {
   const entries: CommandResult[] = [];
   for (const { id } of shown) entries.push((await ask("get_entry", { sessionId, entryId: id, images: "omit" })).entry);
   const labels = new Map<string, string>(shown.flatMap(({ id, label }) => (label ? [[id, label]] : [])));
-  const clean = reading.redaction.entries(entries, READ.beside);
+  const clean = redaction.entries(entries, READ.beside);
   const answer = answerOf(reading);
   // The named entry comes first into the budget, then its neighbours in turns.
   const parts = new Map<number, string>();
@@ -183,7 +182,7 @@ async function readContext(reading: OpenReading): Promise<string> {
   const { ask } = call.library.world;
   const end = await askedEntry(reading);
   const why = await ask("get_context", { sessionId, leafId: end, explain: true, limit: 1, images: "omit" });
-  const lines = explainContext(why, reading.redaction);
+  const lines = explainContext(why, call.redaction);
   return pagesOf(reading, "context", `the context at ${end}, as the model saw it: ${lines}`, async (cursor) => {
     const page = await ask("get_context", { sessionId, leafId: end, cursor, limit: AT_ONCE, images: "omit" });
     const entries = page.messages.map((message: EntryRecord, n: number) => ({
@@ -233,7 +232,7 @@ async function pagesOf(
   shown: string,
   ask: (cursor: string | undefined) => Promise<EntriesPage>,
 ): Promise<string> {
-  const { args } = reading.call;
+  const { args, redaction } = reading.call;
   const place = readCursor<OpenPlace>(args.cursor, kind, requestOf(args));
   const answer = answerOf(reading);
   const none = new Map<string, string>();
@@ -241,7 +240,7 @@ async function pagesOf(
   let skip = place?.skip ?? 0;
   for (;;) {
     const { entries, next } = await ask(cursor);
-    const clean = reading.redaction.entries(entries, READ.beside);
+    const clean = redaction.entries(entries, READ.beside);
     for (let n = skip; n < clean.length; n++) {
       const most = answer.isEmpty ? Math.min(TEXT_BYTES * 2, answer.room - LEAST_ROOM) : TEXT_BYTES;
       const part = formatEntry(clean[n], toolsOf(reading), most, none);
@@ -257,8 +256,8 @@ async function pagesOf(
 }
 
 async function readEntry(reading: OpenReading): Promise<string> {
-  const { call, sessionId, redaction } = reading;
-  const { library, args } = call;
+  const { call, sessionId } = reading;
+  const { library, args, redaction } = call;
   const at = await askedEntry(reading);
   const place = readCursor<OpenPlace>(args.cursor, "entry", requestOf(args));
   const { entry, label, childIds } = await library.world.ask("get_entry", { sessionId, entryId: at, images: "omit" });

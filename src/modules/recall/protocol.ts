@@ -3,6 +3,7 @@
  * (2026-07-28), and those after `initialize` (2025-11-25, 2025-06-18, 2025-03-26).
  */
 
+import { INTERNAL, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD } from "../../core/failure.ts";
 import { toMembers } from "../../core/format/loose.ts";
 import type { Refusal } from "../../server/connection/dialect.ts";
 import type { Library } from "./library.ts";
@@ -41,10 +42,6 @@ const LASTING = 3_600_000;
 const MOST_WAITING = 256;
 
 const PARSE_ERROR = -32700;
-const INVALID_REQUEST = -32600;
-const NO_METHOD = -32601;
-const INVALID_PARAMS = -32602;
-const INTERNAL = -32603;
 const NO_RESOURCE = -32002;
 const NO_VERSION = -32022;
 
@@ -101,11 +98,6 @@ export class McpConversation {
       return toError(undefined, new ProtocolError(PARSE_ERROR, "The line is not JSON in UTF-8."));
     const id = idText === undefined || idText === "null" ? undefined : JSON.parse(idText);
     return toError(id, new ProtocolError(INVALID_REQUEST, "The message is too long."));
-  }
-
-  /** True while a request has no reply. */
-  get isBusy(): boolean {
-    return this.waiting.size > 0;
   }
 
   /** Ends the waiting for all replies: none is sent any more. */
@@ -242,7 +234,7 @@ export class McpConversation {
       case "completion/complete":
         return { result: { completion: await completeValue(library, params) } };
     }
-    throw new ProtocolError(NO_METHOD, `There is no method ${method.slice(0, 100)}.`);
+    throw new ProtocolError(NO_SUCH_METHOD, `There is no method ${method.slice(0, 100)}.`);
   }
 
   private initialize({ protocolVersion }: McpMessage): object {

@@ -1,7 +1,7 @@
 /** The tool recent: the latest sessions, one line each. */
 
+import type { RecallSession } from "../../server/recall-module.ts";
 import { makeCursor, readCursor, requestOf } from "./cursors.ts";
-import type { RecallSession } from "./library.ts";
 import { agentsParam, cursorParam, projectParam, sinceParam, untilParam } from "./params.ts";
 import { findOwnSession, formatHead, formatSession, readScope, type Tool, toBytesOf } from "./shared.ts";
 import { AnswerText, cutBytes } from "./texts.ts";
@@ -33,9 +33,8 @@ export const recent: Tool = {
     cursor: cursorParam,
   },
   async run(call) {
-    const { library, args } = call;
+    const { library, args, redaction } = call;
     const { world } = library;
-    const redaction = await library.redaction();
     const place = readCursor<{ readonly next: string }>(args.cursor, "recent", requestOf(args));
     const scope = readScope(call);
     const limit = Number(args.limit ?? USUAL_ROWS);

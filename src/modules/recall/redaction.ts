@@ -23,10 +23,6 @@ export class Redaction {
     return new Redaction(redactor);
   }
 
-  get isOn(): boolean {
-    return this.redactor !== undefined;
-  }
-
   /** Returns a text without secrets. Of one that was cut somewhere, the last word is left out. */
   text(text: string, isCut = false): string {
     return this.redactor?.text(isCut ? dropCutEnd(text) : text) ?? text;

@@ -17,7 +17,7 @@ const inShell = (words: readonly string[]): string => words.map(quoteWord).join(
 const withArgs = ([command, ...args]: readonly string[]): object => ({ command, args });
 const asToml = (text: string): string => JSON.stringify(text);
 
-export const registrations: Readonly<Record<string, Registration>> = {
+const registrations: Readonly<Record<string, Registration>> = {
   claude: {
     title: "Claude Code",
     where: "Run this (--scope user: for all projects), or put mcpServers of .mcp.json by hand:",
@@ -61,8 +61,13 @@ export const registrations: Readonly<Record<string, Registration>> = {
   },
 };
 
+/** Returns the clients whose registration is known. */
+export function listRecallClients(): readonly string[] {
+  return Object.keys(registrations);
+}
+
 /** Returns the registration for a client as lines; undefined for a client that is not known. */
-export function describeRegistration(client: string, options: readonly string[]): string[] | undefined {
+export function describeRecallRegistration(client: string, options: readonly string[]): string[] | undefined {
   if (!Object.hasOwn(registrations, client)) return undefined;
   const { title, where, text } = registrations[client];
   const command = ["pi-session-server", "mcp", ...options];

@@ -1,11 +1,13 @@
 /** Resources, prompts and completion: the same texts as those of the tools, for clients that have a place for them. */
 
 import { AGENTS } from "../../core/foreign/agents.ts";
+import { tree } from "./branches.ts";
 import { type Library, nameOf, splitRef } from "./library.ts";
+import { open } from "./open.ts";
 import { CallMistake } from "./params.ts";
 import { countOf, formatDay, formatHead, formatTitle } from "./shared.ts";
 import { AnswerText } from "./texts.ts";
-import { runTool, tools } from "./tools.ts";
+import { runTool } from "./tools.ts";
 
 const SCHEME = "pi-session://";
 const STATUS = `${SCHEME}status`;
@@ -67,19 +69,12 @@ export async function readResource(library: Library, uri: string): Promise<strin
   }
   const [session, entry] = decoded;
   const { shortId } = await library.find(session);
-  const [name, args] =
+  const { text, isError } =
     entry === undefined
-      ? ["tree", { ref: shortId }]
-      : ["open", { ref: `${shortId}#${entry}`, view: "entry", max_tokens: 8000 }];
-  const { text, isError } = await runTool(library, requireTool(name), args);
+      ? await runTool(library, tree, { ref: shortId })
+      : await runTool(library, open, { ref: `${shortId}#${entry}`, view: "entry", max_tokens: 8000 });
   if (isError) throw new CallMistake(text);
   return text;
-}
-
-function requireTool(name: string) {
-  const tool = tools.find((one) => one.name === name);
-  if (tool === undefined) throw new UnknownName(`There is no tool ${name}.`);
-  return tool;
 }
 
 async function describeStatus(library: Library): Promise<string> {

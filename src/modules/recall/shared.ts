@@ -1,7 +1,7 @@
 /** Parts of the answers of several tools: the first line, the line of a session, cursors, and the caller's own session. */
 
-import type { ToolFace } from "../../server/recall-module.ts";
-import { type Library, nameOf, type RecallSession, type SessionList } from "./library.ts";
+import type { RecallSession, ToolFace } from "../../server/recall-module.ts";
+import { type Library, nameOf, type SessionList } from "./library.ts";
 import { CallMistake, readTime, type ToolArguments } from "./params.ts";
 import type { Redaction } from "./redaction.ts";
 import { quote, toInline } from "./texts.ts";
@@ -10,6 +10,8 @@ import { quote, toInline } from "./texts.ts";
 export interface RecallCall {
   readonly library: Library;
   readonly args: ToolArguments;
+  /** That of the answer: the same secret has the same number in it. */
+  readonly redaction: Redaction;
 }
 
 export interface Tool extends ToolFace {

@@ -1,5 +1,6 @@
 /** The tools, in the order in which models see them. */
 
+import { Failure } from "../../core/failure.ts";
 import type { RecallOutcome } from "../../server/recall-module.ts";
 import { compare, tree } from "./branches.ts";
 import { find } from "./find.ts";
@@ -16,9 +17,12 @@ export const tools: readonly Tool[] = [find, recent, open, tree, compare, histor
 export async function runTool(library: Library, tool: Tool, given: ToolArguments): Promise<RecallOutcome> {
   try {
     const args = checkArguments(tool.params, given);
-    return { text: await tool.run({ library, args }), isError: false };
+    const redaction = await library.redaction();
+    return { text: await tool.run({ library, args, redaction }), isError: false };
   } catch (error) {
-    const isKnown = error instanceof CallMistake || typeof (error as { error?: unknown }).error === "object";
+    // Failures come as they are within this process, and as error members over a wire.
+    const isFailure = error instanceof Failure || typeof (error as { error?: unknown }).error === "object";
+    const isKnown = error instanceof CallMistake || isFailure;
     if (!isKnown) return { text: "The call failed inside the server.", isError: true };
     const redaction = await library.redaction();
     return { text: redaction.text(explainFailure(error)), isError: true };

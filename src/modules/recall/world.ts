@@ -3,22 +3,9 @@
 import { dirname, resolve } from "node:path";
 import type { AskCommand, RecallPlace } from "../../server/recall-module.ts";
 
-export interface RecallWorld {
-  readonly ask: AskCommand;
-  now(): number;
-  readonly cwd: string;
-  readonly home: string | undefined;
-  /** Absolute paths of folders whose projects and sessions are kept out. */
-  readonly excluded: readonly string[];
-  /** Returns where a path really leads; the path itself if nothing is there. */
-  realPath(path: string): string;
-  /** False if secrets stay. */
-  readonly redacts: boolean;
-  /** Returns the processes that started this one. */
-  ancestors(): readonly number[];
-}
+export type RecallWorld = ReturnType<typeof makeRecallWorld>;
 
-export function makeRecallWorld(ask: AskCommand, place: RecallPlace): RecallWorld {
+export function makeRecallWorld(ask: AskCommand, place: RecallPlace) {
   const { variables, cwd, excluded, redacts } = place;
   const { HOME: home, CLAUDE_PROJECT_DIR: project } = variables;
   let known: readonly number[] | undefined;
@@ -28,8 +15,10 @@ export function makeRecallWorld(ask: AskCommand, place: RecallPlace): RecallWorl
     // Claude Code names the project in its variable.
     cwd: project || cwd,
     home,
+    /** Absolute paths of folders whose projects and sessions are kept out. */
     excluded: excluded.map((dir) => resolve(cwd, dir.replace(/^~(?=$|\/)/, home ?? "~"))),
-    realPath(path) {
+    /** Returns where a path really leads; the path itself if nothing is there. */
+    realPath(path: string): string {
       // A folder may be gone while one above it is a link.
       for (let at = path, rest = ""; ; rest = `${at.slice(dirname(at).length)}${rest}`, at = dirname(at)) {
         try {
@@ -39,8 +28,10 @@ export function makeRecallWorld(ask: AskCommand, place: RecallPlace): RecallWorl
         }
       }
     },
+    /** False if secrets stay. */
     redacts,
-    ancestors() {
+    /** Returns the processes that started this one. */
+    ancestors(): readonly number[] {
       known ??= place.findAncestors();
       return known;
     },

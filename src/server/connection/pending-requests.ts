@@ -28,6 +28,11 @@ export class PendingRequests<Id, Answer> {
     });
   }
 
+  /** The ids of the waiting requests. */
+  get ids(): readonly Id[] {
+    return [...this.waiting.keys()];
+  }
+
   /** Returns the id of the oldest waiting request of a name. */
   findByName(name: string | undefined): Id | undefined {
     for (const [id, request] of this.waiting) if (request.name === name) return id;

@@ -16,7 +16,7 @@ import { isForHolder } from "../../handlers/shared/repetition.ts";
 import { type Call, isNestedRead, type Outcome, type Peer, type Question } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
-import { makeReplacementEvents, type PendingEvent } from "../connection/events.ts";
+import { makeEvent, type PendingEvent } from "../connection/events.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { CallContexts } from "./call-context.ts";
 import { keepFoundEvents } from "./found-events.ts";
@@ -477,13 +477,17 @@ export class Dispatcher implements Caller, SharingServer {
     return isFirst;
   }
 
-  async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
+  async replace(next: Session, { reason, fork }: Replacement, events: PendingEvent[]): Promise<void> {
     const before = this.workspace.current;
     const ready = (): Promise<void> => this.lanes.finish(next, this.commits);
-    const [left, arrived] = makeReplacementEvents(before, next, replacement);
+    const left = before && makeEvent(before, "session_shutdown", { reason, targetSessionFile: next.file });
     // Later calls belong to the lane of the current session, which is set in the same turn.
     await this.workspace.replace(next, ready, () => this.lanes.moveFrom(before));
-    events.push(...left, ...arrived());
+    const [sessionFile, previousSessionFile] = [next.file, before?.file ?? null];
+    if (left) events.push(left);
+    if (fork) events.push(makeEvent(next, "session_fork", { ...fork, sessionFile, previousSessionFile }));
+    const came = { reason, sessionFile, ...(before ? { previousSessionFile } : {}) };
+    events.push(makeEvent(next, "session_start", came));
   }
 }
 

@@ -1,22 +1,19 @@
 /** Idempotency keys: a repeated call returns the earlier result instead of being applied again. */
 
 import { isDeepStrictEqual } from "node:util";
+import type * as z from "zod";
 import { Failure } from "../../core/failure.ts";
 import type { Maker } from "../../core/session/keyed-request.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { areCertain } from "../../core/session/writer.ts";
-import type { CommandContext } from "../../handlers/shared/command.ts";
+import type { CommandContext, commonParams } from "../../handlers/shared/command.ts";
 import type { Call } from "../connection/call.ts";
 
 /** Number of remembered results; the oldest are forgotten first. */
 const REMEMBERED_RESULTS = 10_000;
 
-export interface KeyedParams {
-  readonly sessionId?: string;
-  readonly expectedLeafId?: string | null;
-  readonly idempotencyKey?: string;
-}
+export type KeyedParams = Readonly<z.output<z.ZodObject<typeof commonParams>>>;
 
 /** A result, and the entries with its key. */
 interface RememberedResult {

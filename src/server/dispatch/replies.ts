@@ -252,8 +252,7 @@ export class Replies {
       // The tree cannot be read for now; the next reply tries again.
     }
     const damage = session.externalChanges.freshDamage();
-    if (damage.length > 0)
-      this.announce(session, makeEvent(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
+    if (damage.length > 0) this.announce(session, makeEvent(session, "session_damage", { damage }));
   }
 
   private reportDurability(session: Session): void {

@@ -26,8 +26,9 @@ interface WriteAttempt {
   readonly call: Call;
   readonly context: CommandContext;
   readonly events: PendingEvent[];
-  /** The id of the session that the call means. */
+  /** The id of the session that the call means, and its idempotency key. */
   readonly id: string;
+  readonly key: string | undefined;
   /** The log whose replica has just answered. */
   askedLog?: Log;
   /** True if the holder of the session could not be joined. */
@@ -61,10 +62,10 @@ export class Writes {
 
   /** Runs a write. Returns a redirection if another process runs it. */
   run(lane: Lane, call: Call, context: CommandContext, events: PendingEvent[]): unknown {
-    const { sessionId } = call.params as KeyedParams;
+    const { sessionId, idempotencyKey: key } = call.params as KeyedParams;
     // An open session can have another id since another program replaced its file. A target was named by its path.
     const id = (call.target && !call.peer ? undefined : sessionId) ?? (call.target ?? context.session).id;
-    const attempt = { lane, call, context, events, id, isRefused: false, isFetched: false };
+    const attempt = { lane, call, context, events, id, key, isRefused: false, isFetched: false };
     return this.orFetched(attempt, () => this.begin(attempt));
   }
 
@@ -164,15 +165,13 @@ export class Writes {
   }
 
   /** Returns the result of an earlier call with the same key, if there is one. */
-  private earlierResult({ call, context }: WriteAttempt): unknown {
-    const { idempotencyKey } = call.params as KeyedParams;
-    return idempotencyKey === undefined ? undefined : this.keyed.ofWrite(context, call, idempotencyKey);
+  private earlierResult({ call, context, key }: WriteAttempt): unknown {
+    return key === undefined ? undefined : this.keyed.ofWrite(context, call, key);
   }
 
   /** Returns the positions of the entries of that earlier call. */
-  private positionsOf({ call, context }: WriteAttempt): number[] {
-    const { idempotencyKey } = call.params as KeyedParams;
-    return idempotencyKey === undefined ? [] : this.keyed.positionsOf(context, call, idempotencyKey);
+  private positionsOf({ call, context, key }: WriteAttempt): number[] {
+    return key === undefined ? [] : this.keyed.positionsOf(context, call, key);
   }
 }
 

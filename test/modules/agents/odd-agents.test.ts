@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import type { AgentBackend, AgentSession, ClientChannel } from "../../../src/modules/agents/acp/agent.ts";
+import type { AgentBackend, AgentSession } from "../../../src/modules/agents/acp/agent.ts";
 import { AcpConversation } from "../../../src/modules/agents/acp/conversation.ts";
 import * as agents from "../../../src/modules/agents/index.ts";
 import { editorHere, ours } from "../../support/acp.ts";
@@ -368,11 +368,11 @@ describe("an agent in this process", () => {
 
     getSettings = async (): Promise<Json> => ({});
 
-    async prompt({ sessionId }: AgentSession, [{ text }]: readonly Json[], client: ClientChannel): Promise<Json> {
+    async prompt({ sessionId, channel }: AgentSession, [{ text }]: readonly Json[]): Promise<Json> {
       if (text === "fail") throw new Error("internal to the agent");
       if (text === "wait") return new Promise((resolve) => this.ends.set(sessionId, resolve));
       const toolCall = { toolCallId: "1", title: "think" };
-      return client.ask("session/request_permission", { toolCall, options: [] });
+      return channel.ask("session/request_permission", { toolCall, options: [] });
     }
 
     resume(): void {}

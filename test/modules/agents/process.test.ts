@@ -18,7 +18,7 @@ type Variables = Readonly<Record<string, string | undefined>>;
 async function working(variables: Variables): Promise<string> {
   const lines: string[] = [];
   await new Promise<void>((resolve) => {
-    new AgentProcess({ words, variables, maxLineBytes: 1 << 20, complain: () => {} }, process.cwd(), {
+    new AgentProcess({ words, variables, within: 30_000, maxLineBytes: 1 << 20, complain: () => {} }, process.cwd(), {
       line: (line) => void lines.push(line.toString("utf8")),
       tooLong() {},
       through() {},

@@ -63,6 +63,18 @@ test("a broken or too long line costs only itself, and its reply has no id that 
   expect(await server.finish()).toEqual({ messages: [], status: 0 });
 });
 
+test("a model learns why a command failed", async () => {
+  const place = placed();
+  put(place, "01bbbbbb-1111", chain(user("Another question.")));
+  const server = serveHere(["--dialect", "mcp"], { place });
+  server.send(
+    call(1, "tools/call", { name: "compare", arguments: { a: "01aaaaaa", b: "01bbbbbb" }, _meta: MODERN_META }),
+  );
+  const { isError, content } = (await server.next()).result;
+  expect([isError, content[0].text]).toEqual([true, "The call failed (unrelated_sessions)."]);
+  await server.finish();
+});
+
 test("other dialects are recognised as before", async () => {
   const server = serveHere(["--no-session"], { place: placed() });
   server.send(call(1, "initialize", { protocolVersion: 1 }));

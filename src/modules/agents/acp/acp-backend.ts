@@ -10,15 +10,7 @@ import type { FaceWire } from "../../../server/face.ts";
 import type { AgentSetup } from "../behind/agent-server.ts";
 import { AcpConnection } from "./acp-connection.ts";
 import { AcpSession, type ConnectedAgent } from "./acp-session.ts";
-import type {
-  AgentBackend,
-  AgentReply,
-  AgentSession,
-  ClientAccess,
-  ClientChannel,
-  ClientDescription,
-  PromptBlock,
-} from "./agent.ts";
+import type { AgentBackend, AgentReply, AgentSession, ClientAccess, ClientDescription, PromptBlock } from "./agent.ts";
 import { AcpError, makeBusyError, NOT_FOUND } from "./errors.ts";
 import { SERVER_NAME } from "./update-mapper.ts";
 
@@ -97,7 +89,7 @@ export class AcpBackend implements AgentBackend, Gate {
 
   private async start(): Promise<ConnectedAgent & { readonly authMethods: unknown }> {
     if (this.isEnding) throw new Failure("shutting_down");
-    const link: AcpConnection = new AcpConnection(this.options, this.options.cwdFor(null), this.options.within, {
+    const link: AcpConnection = new AcpConnection(this.options, this.options.cwdFor(null), {
       updated: (id, update, bytes) => {
         const acpSession = this.byAgentId.get(id);
         if (acpSession) acpSession.updated(update, bytes);
@@ -157,9 +149,9 @@ export class AcpBackend implements AgentBackend, Gate {
     return acpSession;
   }
 
-  private async openBinding(session: AgentSession, channel: ClientChannel) {
+  private async openBinding(session: AgentSession) {
     const acpSession = this.getSession(session.sessionId);
-    acpSession.channel = channel;
+    acpSession.channel = session.channel;
     const openParams = session.openParams ?? this.openParamsById.get(session.sessionId);
     if (openParams) this.openParamsById.set(session.sessionId, openParams);
     this.opening++;
@@ -197,9 +189,9 @@ export class AcpBackend implements AgentBackend, Gate {
 
   // --- requests of the client ----------------------------------------------------------------------------------
 
-  async getSettings(session: AgentSession, channel: ClientChannel): Promise<AgentReply> {
+  async getSettings(session: AgentSession): Promise<AgentReply> {
     try {
-      const { binding } = await this.openBinding(session, channel);
+      const { binding } = await this.openBinding(session);
       return { ...binding.settings.current, _meta: { [SERVER_NAME]: { fidelity: binding.fidelity } } };
     } catch (error) {
       // The client must see that it has to log in; after any other error the history can be read.
@@ -212,14 +204,10 @@ export class AcpBackend implements AgentBackend, Gate {
     await this.sessions.get(sessionId)?.sendEarlyUpdates();
   }
 
-  async prompt(
-    session: AgentSession,
-    prompt: readonly PromptBlock[],
-    channel: ClientChannel,
-    isCancelled: () => boolean,
-  ): Promise<AgentReply> {
+  async prompt(session: AgentSession, prompt: readonly PromptBlock[], isCancelled: () => boolean): Promise<AgentReply> {
+    const { channel } = session;
     const before = this.getSession(session.sessionId).settings;
-    const { acpSession, binding } = await this.openBinding(session, channel);
+    const { acpSession, binding } = await this.openBinding(session);
     if (before) for (const update of binding.settings.changesSince(before)) await channel.update(update);
     if (isCancelled()) return { stopReason: "cancelled" };
     return acpSession.prompt(binding, prompt, channel);
@@ -233,20 +221,15 @@ export class AcpBackend implements AgentBackend, Gate {
     this.sessions.get(sessionId)?.cancel();
   }
 
-  async setMode(session: AgentSession, modeId: string, channel: ClientChannel): Promise<AgentReply> {
-    const { binding } = await this.openBinding(session, channel);
+  async setMode(session: AgentSession, modeId: string): Promise<AgentReply> {
+    const { binding } = await this.openBinding(session);
     const done = await binding.agent.link.request("session/set_mode", { sessionId: binding.agentSessionId, modeId });
     binding.settings.setMode(modeId);
     return done;
   }
 
-  async setConfigOption(
-    session: AgentSession,
-    configId: string,
-    value: unknown,
-    channel: ClientChannel,
-  ): Promise<AgentReply> {
-    const { binding } = await this.openBinding(session, channel);
+  async setConfigOption(session: AgentSession, configId: string, value: unknown): Promise<AgentReply> {
+    const { binding } = await this.openBinding(session);
     const { agentSessionId: sessionId, agent } = binding;
     const type = typeof value === "boolean" ? { type: "boolean" } : {};
     const params = { sessionId, configId, value, ...type };
@@ -255,15 +238,8 @@ export class AcpBackend implements AgentBackend, Gate {
     return { ...done, configOptions: binding.settings.configOptions ?? [] };
   }
 
-  async pass(
-    method: string,
-    params: unknown,
-    signal: AbortSignal,
-    about?: { readonly session: AgentSession; readonly channel: ClientChannel },
-  ): Promise<unknown> {
-    const { link } = about
-      ? (await this.openBinding(about.session, about.channel)).binding.agent
-      : await this.connect();
+  async pass(method: string, params: unknown, signal: AbortSignal, session?: AgentSession): Promise<unknown> {
+    const { link } = session ? (await this.openBinding(session)).binding.agent : await this.connect();
     return link.pass(method, this.toAgentParams(params), signal);
   }
 

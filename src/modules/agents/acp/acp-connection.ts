@@ -30,21 +30,16 @@ export class AcpConnection implements AgentSink {
   private readonly process: AgentProcess;
   private readonly handler: AcpHandler;
   private readonly launch: AgentLaunch;
-  private readonly within: number;
   private readonly waiting = new PendingRequests<unknown, unknown>();
   private count = 0;
   private waitingBytes = 0;
   /** Unanswered requests of the agent by their ids as JSON text, and bytes of answers that it has not read. */
   private readonly asked = new Map<string, AbortController>();
   private answeredBytes = 0;
-  private stall: NodeJS.Timeout | undefined;
-  private reason: string | undefined;
   hasEnded = false;
 
-  /** `within`: milliseconds that the agent has for a request that needs no model. */
-  constructor(launch: AgentLaunch, cwd: string, within: number, handler: AcpHandler) {
+  constructor(launch: AgentLaunch, cwd: string, handler: AcpHandler) {
     this.launch = launch;
-    this.within = within;
     this.handler = handler;
     this.process = new AgentProcess(launch, cwd, this);
   }
@@ -59,8 +54,9 @@ export class AcpConnection implements AgentSink {
    * ended, except after a request that may take long.
    */
   async request(method: string, params: object, mayTakeLong = false): Promise<LooseMembers> {
-    const expire = (): void => this.stop(`did not answer ${method} for ${this.within} ms and was ended`);
-    return toMembers(await this.ask(method, params, mayTakeLong ? undefined : { within: this.within, expire }));
+    const { within } = this.launch;
+    const expire = (): void => this.stopLate(`did not answer ${method}`);
+    return toMembers(await this.ask(method, params, mayTakeLong ? undefined : { within, expire }));
   }
 
   /** Passes on a request of the client, which may take long. Returns the result as it came. */
@@ -81,21 +77,16 @@ export class AcpConnection implements AgentSink {
     this.send({ method, params });
   }
 
-  /** Sends a message, and returns its bytes. An agent that does not read for too long is ended. */
+  /** Sends a message, and returns its bytes. */
   private send(message: object): number {
     const line = Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
     this.process.send(line);
-    if (this.isFull && !this.stall) {
-      this.stall = setTimeout(() => this.stop(`read nothing for ${this.within} ms and was ended`), this.within);
-      this.stall.unref();
-    }
     return line.length;
   }
 
-  /** Ends the agent with a reason for its failure. */
-  stop(reason: string): void {
-    this.reason ??= reason;
-    void this.process.end();
+  /** Ends an agent that has not done something in time; `what`: as the beginning of the reason. */
+  stopLate(what: string): void {
+    this.process.stopLate(what);
   }
 
   end(): Promise<void> {
@@ -155,11 +146,10 @@ export class AcpConnection implements AgentSink {
     }
     if (this.asked.get(key) === controller) this.asked.delete(key);
     this.answeredBytes += this.send({ id, ...outcome });
-    if (this.answeredBytes > FULL_AT && this.isFull) this.stop("asked more than it read answers to and was ended");
+    if (this.answeredBytes > FULL_AT && this.isFull) this.process.stop("asked more than it read answers to");
   }
 
-  tooLong(beginning: Buffer, size: number): void {
-    const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.launch.maxLineBytes}. It was dropped; --max-message-bytes raises the limit.`;
+  tooLong(beginning: Buffer, sentence: string): void {
     this.launch.complain(sentence);
     const { idText, isReply } = parseDroppedMessage(beginning) ?? {};
     if (idText === undefined) return;
@@ -175,15 +165,12 @@ export class AcpConnection implements AgentSink {
 
   drained(): void {
     this.answeredBytes = 0;
-    clearTimeout(this.stall);
-    this.stall = undefined;
     this.handler.drained();
   }
 
   ended(how: string): void {
     this.hasEnded = true;
-    clearTimeout(this.stall);
-    const failure = makeGoneFailure(this.reason ?? how);
+    const failure = makeGoneFailure(how);
     this.waiting.rejectAll(failure);
     this.handler.ended(failure);
   }

@@ -152,9 +152,12 @@ export class AcpSession {
       }
       return begun;
     };
-    if (known !== undefined) {
-      const settings = await this.reopen(agent, known, where, register);
-      if (settings) return start(known, "native", settings, known === state.knownAs);
+    const { sessionCapabilities, loadSession } = agent.capabilities;
+    const method = toMembers(sessionCapabilities).resume ? "session/resume" : loadSession === true && "session/load";
+    if (known !== undefined && method) {
+      const begin = (): AgentBinding => start(known, "native", {}, known === state.knownAs);
+      const reopened = await this.reopen(begin, method, where);
+      if (reopened) return reopened;
     }
     const copied = state.copyOf === undefined ? undefined : await forkInAgent(agent, state.copyOf, where);
     if (copied) return start(toStored(copied.sessionId), "native", copied, false);
@@ -163,29 +166,14 @@ export class AcpSession {
   }
 
   /** Has the agent reopen one of its sessions. Returns undefined if it cannot. */
-  private async reopen(
-    agent: ConnectedAgent,
-    sessionId: string,
-    where: object,
-    register: (agentSessionId: string) => void,
-  ): Promise<LooseMembers | undefined> {
-    const { sessionCapabilities, loadSession } = agent.capabilities;
-    const method = toMembers(sessionCapabilities).resume ? "session/resume" : loadSession === true && "session/load";
-    if (!method) return undefined;
+  private async reopen(begin: () => AgentBinding, method: string, where: object): Promise<AgentBinding | undefined> {
     // The client has the past from us.
     this.isReplay = true;
-    this.binding = {
-      agent,
-      agentSessionId: sessionId,
-      fidelity: "native",
-      settings: new SessionSettings({}),
-      needsSeed: false,
-      isNoted: true,
-      leafId: null,
-    };
     try {
-      register(sessionId);
-      return await agent.link.request(method, { sessionId, ...where });
+      const binding = begin();
+      const { agent, agentSessionId: sessionId, settings } = binding;
+      settings.take(await agent.link.request(method, { sessionId, ...where }));
+      return binding;
     } catch (error) {
       this.binding = undefined;
       if (error instanceof Failure) throw error;
@@ -345,7 +333,7 @@ export class AcpSession {
     turn.isCancelled = true;
     binding?.agent.link.notify("session/cancel", { sessionId: binding.agentSessionId });
     const late = setTimeout(() => {
-      if (this.turn === turn) binding?.agent.link.stop(`did not end a turn for ${this.within} ms and was ended`);
+      if (this.turn === turn) binding?.agent.link.stopLate("did not end a turn");
     }, this.within);
     late.unref();
   }
@@ -469,8 +457,12 @@ class SessionSettings {
   private modes: LooseMembers | undefined;
   configOptions: readonly unknown[] | undefined;
 
-  /** `opened`: the agent's reply to the request that opened the session. */
-  constructor({ modes, configOptions }: LooseMembers) {
+  constructor(opened: LooseMembers) {
+    this.take(opened);
+  }
+
+  /** Takes those in the agent's reply to the request that opened the session. */
+  take({ modes, configOptions }: LooseMembers): void {
     if (toStored(toMembers(modes).currentModeId) !== "") this.modes = toMembers(modes);
     this.setOptions(configOptions);
   }

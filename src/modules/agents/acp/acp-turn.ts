@@ -86,7 +86,7 @@ export class AcpTurn implements Recorder<readonly unknown[], LooseMembers, AcpTu
     return before;
   }
 
-  /** Takes a user's message in a replay. */
+  /** Takes a message of the user that the agent sends, such as one that it had queued. */
   private heard({ content }: LooseMembers): AcpDraft[] {
     const written = this.flush("stop");
     this.user.push(...toUserBlocks([content]).blocks);

@@ -44,6 +44,8 @@ export type AgentReply = Readonly<Record<string, unknown>>;
 export interface AgentSession {
   readonly sessionId: string;
   readonly cwd: string;
+  /** The client, for this session. */
+  readonly channel: ClientChannel;
   /** The model in force, and the thinking level; both undefined while the session is empty. */
   readonly model: { readonly provider: string; readonly id: string } | null | undefined;
   readonly thinkingLevel: string | undefined;
@@ -79,7 +81,7 @@ export interface AgentBackend {
   initialize?(client: ClientDescription, access: ClientAccess): Promise<AgentReply>;
   authenticate?(params: AgentReply): Promise<AgentReply>;
   /** Returns `modes` and `configOptions` of a session, as far as the agent has them. */
-  getSettings(session: AgentSession, channel: ClientChannel): Promise<AgentReply>;
+  getSettings(session: AgentSession): Promise<AgentReply>;
   /** Returns the classifier of entries written between turns; undefined when the client is shown all of them. */
   findClassifier?(sessionId: string): ((item: PathEntry) => EntryVisibility) | undefined;
   /** Sends the updates that the client did not ask for, after the reply that opens the session. */
@@ -88,26 +90,16 @@ export interface AgentBackend {
    * Runs a turn. Returns the result of the request, with its `stopReason`. `isCancelled`: whether the client has
    * cancelled the turn, possibly before the agent can begin.
    */
-  prompt(
-    session: AgentSession,
-    prompt: readonly PromptBlock[],
-    channel: ClientChannel,
-    isCancelled: () => boolean,
-  ): Promise<AgentReply>;
+  prompt(session: AgentSession, prompt: readonly PromptBlock[], isCancelled: () => boolean): Promise<AgentReply>;
   /** Ends the running turn, if there is one, also when the client has gone. That turn returns `cancelled`. */
   cancel(sessionId: string): void;
-  setMode(session: AgentSession, modeId: string, channel: ClientChannel): Promise<AgentReply>;
-  setConfigOption(session: AgentSession, configId: string, value: unknown, channel: ClientChannel): Promise<AgentReply>;
+  setMode(session: AgentSession, modeId: string): Promise<AgentReply>;
+  setConfigOption(session: AgentSession, configId: string, value: unknown): Promise<AgentReply>;
   /**
-   * Passes on a request that this server does not know, and returns the agent's result. `about`: the open session that
+   * Passes on a request that this server does not know, and returns the agent's result. `session`: the open one that
    * its params name. `signal`: cancels it.
    */
-  pass?(
-    method: string,
-    params: unknown,
-    signal: AbortSignal,
-    about?: { readonly session: AgentSession; readonly channel: ClientChannel },
-  ): Promise<unknown>;
+  pass?(method: string, params: unknown, signal: AbortSignal, session?: AgentSession): Promise<unknown>;
   /** Passes on a notification that this server does not know. */
   passNotice?(method: string, params: unknown): void;
   /** Ends the work for a session that the client has closed. */

@@ -14,7 +14,7 @@ export interface ClientPosition {
 }
 
 /** A job of a session. It stops when `isStopped` returns true. */
-export type SessionJob<T> = (isStopped: () => boolean) => Promise<T>;
+export type SessionJob<T> = (session: ClientSession, isStopped: () => boolean) => Promise<T>;
 
 export class ClientSession {
   readonly id: string;
@@ -38,7 +38,7 @@ export class ClientSession {
   run<T>(job: SessionJob<T>): Promise<T> {
     const { stops } = this;
     this.jobs++;
-    const done = this.last.then(() => job(() => this.stops !== stops));
+    const done = this.last.then(() => job(this, () => this.stops !== stops));
     this.last = done
       .catch(() => {})
       .then(() => {

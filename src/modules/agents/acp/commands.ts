@@ -172,8 +172,8 @@ export function readOutlineAndPage(
 export function readContextUsage(
   dispatcher: Dispatcher,
   sessionId: string,
-): Promise<{ readonly usage: ReturnType<typeof getContextUsage> }> {
-  return dispatcher.runInOrder(sessionId, ({ session }) => ({ usage: getContextUsage(session) }), READ);
+): Promise<ReturnType<typeof getContextUsage>> {
+  return dispatcher.runInOrder(sessionId, ({ session }) => getContextUsage(session), READ);
 }
 
 function isElsewhere(context: CommandContext): boolean {

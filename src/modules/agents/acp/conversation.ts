@@ -14,7 +14,7 @@ import { CANCEL, forwardCancellation } from "./acp-connection.ts";
 import type { AgentBackend } from "./agent.ts";
 import { ClientSession, type SessionJob } from "./client-session.ts";
 import { AcpError, CANCELLED, REFUSED, toErrorText } from "./errors.ts";
-import type { AcpRequest, MethodContext } from "./method.ts";
+import type { AcpRequest, ConversationAccess } from "./method.ts";
 import { methods } from "./methods.ts";
 import { sendNewEntries } from "./replay.ts";
 import { passRequest } from "./turns.ts";
@@ -51,7 +51,7 @@ interface OngoingRequest {
   readonly afterwards: (() => void)[];
 }
 
-export class AcpConversation implements Face {
+export class AcpConversation implements Face, ConversationAccess {
   readonly dispatcher: Dispatcher;
   readonly facts: AcpFacts;
   private readonly wire: FaceWire;
@@ -60,20 +60,19 @@ export class AcpConversation implements Face {
   private readonly requests = new Map<string, OngoingRequest>();
   /** Called when there may be capacity, or a job was stopped. */
   private waiters: (() => void)[] = [];
-  private whenIdle: (() => void)[] = [];
   /** Unanswered requests to the client, by their ids. */
   private readonly asked = new PendingRequests<unknown, unknown>();
   private asks = 0;
   /** True if the client's input has ended. */
   isOver = false;
-  private jobs = 0;
+  /** Requests that are being answered, and jobs that send new entries. */
+  private readonly pending = new Set<Promise<void>>();
   private isFlushing = false;
   /** Time of the last sent updates, in milliseconds. */
   private flushedAt = 0;
   /** Resolves with the answer to `initialize`, which precedes all others. */
   private introduction: Promise<unknown> | undefined;
-  /** Undefined before `initialize`. */
-  features: ClientFeatures | undefined;
+  introduced: ClientFeatures | undefined;
 
   constructor(wire: FaceWire, facts: AcpFacts) {
     this.wire = wire;
@@ -167,7 +166,6 @@ export class AcpConversation implements Face {
     const controller = new AbortController();
     const ongoing: OngoingRequest = { controller, turnOf, isTurnCancelled: false, afterwards: [] };
     this.requests.set(idText, ongoing);
-    this.hold();
     const ended = this.run(method, params, ongoing)
       .then(
         (result) => `"result":${toJsonText(result)}`,
@@ -180,8 +178,8 @@ export class AcpConversation implements Face {
         this.wire.output.flush();
         if (outcome.startsWith('"result"')) for (const work of ongoing.afterwards) work();
         if (wasFull) this.wire.resumeInput();
-        this.release();
       });
+    this.track(ended);
     if (method === "initialize") this.introduction ??= ended;
   }
 
@@ -191,19 +189,19 @@ export class AcpConversation implements Face {
     const { agent } = this.facts;
     const pass = agent?.pass?.bind(agent);
     if (!known && !pass) throw new AcpError(NO_SUCH_METHOD, `This server has no method ${method.slice(0, 200)}.`);
-    if (!this.features && method !== "initialize")
+    if (!this.introduced && method !== "initialize")
       throw new AcpError(INVALID_REQUEST, "Send initialize first: it says what both sides can do.");
     if (known && (Array.isArray(params) || (typeof params !== "object" && params !== undefined)))
       throw new AcpError(INVALID_REQUEST, "The member params must be an object.");
     if (method !== "initialize") await this.introduction;
-    if (!known) return (pass && (await passRequest(this.context, pass, method, params, signal))) ?? null;
+    if (!known) return (pass && (await passRequest(this, pass, method, params, signal))) ?? null;
     const request: AcpRequest = {
       params,
       isCancelled: () => signal.aborted,
       isTurnCancelled: () => ongoing.isTurnCancelled,
       afterwards: (work) => void ongoing.afterwards.push(work),
     };
-    return known(this.context, request);
+    return known(this, request);
   }
 
   private asCancelled({ controller }: OngoingRequest, error: unknown): unknown {
@@ -215,31 +213,18 @@ export class AcpConversation implements Face {
 
   // --- sessions ------------------------------------------------------------------------------------------------
 
-  private readonly context: MethodContext = {
-    conversation: this,
-    inOrder: (id, job) => this.inOrder(id, job),
-    find: (id) => this.sessions.get(id),
-    queueCatchUp: (session) => this.queueCatchUp(session),
-    replayContext: () => this.replayContext,
-  };
-
-  private get replayContext() {
-    const { dispatcher, features = { compaction: false, notices: false, forms: false } } = this;
-    return {
-      dispatcher,
-      features,
-      agentReportsUsage: this.facts.agent?.reportsUsage === true,
-      findClassifier: (id: string) => this.facts.agent?.findClassifier?.(id),
-      update: (id: string, update: AcpUpdate, isStopped: () => boolean) => this.update(id, update, isStopped),
-    };
+  get features(): ClientFeatures {
+    return this.introduced ?? { compaction: false, notices: false, forms: false };
   }
 
-  /** Runs a job of a session after those before it. */
-  private inOrder<T>(id: string, job: (session: ClientSession, isStopped: () => boolean) => Promise<T>): Promise<T> {
+  find(id: string): ClientSession | undefined {
+    return this.sessions.get(id);
+  }
+
+  inOrder<T>(id: string, job: SessionJob<T>): Promise<T> {
     const session = this.sessions.get(id) ?? new ClientSession(id);
     this.sessions.set(id, session);
-    const run: SessionJob<T> = (isStopped) => job(session, isStopped);
-    return session.run(run).finally(() => {
+    return session.run(job).finally(() => {
       // The job that just ended still counts.
       if (session.jobs <= 1 && !session.position && this.sessions.get(id) === session) this.sessions.delete(id);
     });
@@ -254,21 +239,16 @@ export class AcpConversation implements Face {
     for (const session of this.sessions.values()) this.queueCatchUp(session);
   }
 
-  private queueCatchUp(session: ClientSession): void {
+  queueCatchUp(session: ClientSession): void {
     // New entries are sent at the end of a turn in any case.
     if (session.isCatchUpQueued || session.isInTurn) return;
     session.isCatchUpQueued = true;
-    this.hold();
-    void this.inOrder(session.id, (_, isStopped) => {
+    const sent = this.inOrder(session.id, (_, isStopped) => {
       session.isCatchUpQueued = false;
-      return sendNewEntries(this.replayContext, session, isStopped);
-    })
-      // The next load reports the reason.
-      .catch(() => {})
-      .then(() => {
-        this.wire.output.flush();
-        this.release();
-      });
+      return sendNewEntries(this, session, isStopped);
+    });
+    // If it fails, the next load reports the reason.
+    this.track(sent.catch(() => {}).then(() => this.wire.output.flush()));
   }
 
   // --- output --------------------------------------------------------------------------------------------------
@@ -277,7 +257,7 @@ export class AcpConversation implements Face {
     this.wire.output.send([replaceHalves(text)]);
   }
 
-  private update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void> {
+  update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void> {
     const toText = (): string =>
       `{"jsonrpc":"2.0","method":"session/update","params":${encodeUpdate(sessionId, update)}}`;
     return this.sendUpdate(toText, isStopped);
@@ -328,16 +308,12 @@ export class AcpConversation implements Face {
 
   async end(): Promise<void> {
     await this.facts.agent?.end();
-    if (this.jobs > 0) await new Promise<void>((resolve) => this.whenIdle.push(resolve));
+    while (this.pending.size > 0) await Promise.all(this.pending);
   }
 
-  private hold(): void {
-    this.jobs++;
-  }
-
-  private release(): void {
-    this.jobs--;
-    if (this.jobs === 0) for (const wake of this.whenIdle.splice(0)) wake();
+  private track(work: Promise<void>): void {
+    this.pending.add(work);
+    void work.then(() => this.pending.delete(work));
   }
 }
 

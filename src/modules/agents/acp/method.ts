@@ -1,8 +1,7 @@
-/** The type of the methods of the Agent Client Protocol, and their context. */
+/** The type of the methods of the Agent Client Protocol, and the conversation as they use it. */
 
-import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
 import type { AgentBackend, ClientAccess } from "./agent.ts";
-import type { ClientSession } from "./client-session.ts";
+import type { ClientSession, SessionJob } from "./client-session.ts";
 import type { ReplayContext } from "./replay.ts";
 import type { ClientFeatures } from "./update-mapper.ts";
 
@@ -17,24 +16,19 @@ export interface AcpRequest {
 }
 
 /** The conversation, for methods. */
-export interface ConversationAccess extends ClientAccess {
-  readonly dispatcher: Dispatcher;
+export interface ConversationAccess extends ClientAccess, ReplayContext {
   readonly facts: { readonly version: string; readonly readOnly: boolean; readonly agent: AgentBackend | undefined };
-  features: ClientFeatures | undefined;
-  /** Wakes updates that wait for capacity, after their jobs were stopped. */
-  wake(): void;
+  /** The features that the client declared in `initialize`; undefined before. */
+  introduced: ClientFeatures | undefined;
   /** True if the client's input has ended, so that no turn can end normally. */
   readonly isOver: boolean;
-}
-
-export interface MethodContext {
-  readonly conversation: ConversationAccess;
   /** Runs a job of a session after those before it. */
-  inOrder<T>(id: string, job: (session: ClientSession, isStopped: () => boolean) => Promise<T>): Promise<T>;
+  inOrder<T>(id: string, job: SessionJob<T>): Promise<T>;
   find(id: string): ClientSession | undefined;
   /** Queues a job that sends the new entries of a session. */
   queueCatchUp(session: ClientSession): void;
-  replayContext(): ReplayContext;
+  /** Wakes updates that wait for capacity, after their jobs were stopped. */
+  wake(): void;
 }
 
-export type Method = (context: MethodContext, request: AcpRequest) => Promise<object>;
+export type Method = (conversation: ConversationAccess, request: AcpRequest) => Promise<object>;

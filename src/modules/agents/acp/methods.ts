@@ -7,7 +7,7 @@ import { runCommand } from "../../../server/dispatch/command-runner.ts";
 import { type ClientSession, requireNotStopped } from "./client-session.ts";
 import { createOpenSession, forkOpenSession, type LocatedSession, locateSession, readOutline } from "./commands.ts";
 import { AcpError, NOT_FOUND } from "./errors.ts";
-import type { AcpRequest, ConversationAccess, Method, MethodContext } from "./method.ts";
+import type { AcpRequest, ConversationAccess, Method } from "./method.ts";
 import { getMeta, getMetaText, listUnusedParams, parseListCwd, parseParams } from "./params.ts";
 import { type ReplayResult, replay, sendNewEntries } from "./replay.ts";
 import { getAgentSettings, prompt, setConfigOption, setMode } from "./turns.ts";
@@ -20,8 +20,8 @@ const LISTED = 100;
 
 // --- beginning -------------------------------------------------------------------------------------------------
 
-const initialize: Method = async ({ conversation }, { params }) => {
-  if (conversation.features)
+const initialize: Method = async (conversation, { params }) => {
+  if (conversation.introduced)
     throw new AcpError(INVALID_REQUEST, "initialize was answered already; it is sent only once.");
   const { protocolVersion, clientCapabilities, clientInfo } = toMembers(params);
   if (typeof protocolVersion !== "number" || !Number.isInteger(protocolVersion))
@@ -31,7 +31,7 @@ const initialize: Method = async ({ conversation }, { params }) => {
   const isGiven = (name: string): boolean => isObjectValue(can[name]);
   const { version, readOnly, agent } = conversation.facts;
   const { name, version: clientVersion } = toMembers(clientInfo);
-  conversation.features = {
+  conversation.introduced = {
     compaction: isGiven("compaction"),
     notices: isGiven("notices"),
     forms: isObjectValue(toMembers(elicitation).form),
@@ -76,48 +76,50 @@ function pickClientInfo(clientInfo: unknown): { clientInfo?: LooseMembers } {
   return isObjectValue(clientInfo) ? { clientInfo: toMembers(clientInfo) } : {};
 }
 
-const authenticate: Method = async ({ conversation: { facts } }, { params }) => {
+const authenticate: Method = async ({ facts }, { params }) => {
   if (facts.agent?.authenticate) return facts.agent.authenticate(toMembers(params));
   throw new AcpError(INVALID_PARAMS, "There is nothing to log in to: this server offers no ways to authenticate.");
 };
 
 // --- sessions --------------------------------------------------------------------------------------------------
 
-const newSession: Method = async (context, request) => {
-  const { conversation, inOrder } = context;
+const newSession: Method = async (conversation, request) => {
   const given = parseParams(request.params, "cwd", "mcpServers", "additionalDirectories");
   const sessionId = await createOpenSession(conversation.dispatcher, given.cwd);
-  await inOrder(sessionId, async (session) => {
+  await conversation.inOrder(sessionId, async (session) => {
     const { leafId } = await readOutline(conversation.dispatcher, sessionId);
     session.position = { lastId: leafId, mapper: undefined };
   });
-  const settings = await getAgentSettings(context, request, sessionId);
-  return { sessionId, ...withMeta(settings, listIgnored(context, given)) };
+  const settings = await getAgentSettings(conversation, request, sessionId);
+  return { sessionId, ...withMeta(settings, listIgnored(conversation, given)) };
 };
 
-const load: Method = (context, request) => openForClient(context, request, true);
+const load: Method = (conversation, request) => openForClient(conversation, request, true);
 
-const resume: Method = (context, request) =>
-  openForClient(context, request, getMetaText(toMembers(request.params), "since") !== undefined);
+const resume: Method = (conversation, request) =>
+  openForClient(conversation, request, getMetaText(toMembers(request.params), "since") !== undefined);
 
 /** Opens a session for the client, and sends the entries that it does not have. */
-function openForClient(context: MethodContext, request: AcpRequest, isShown: boolean): Promise<object> {
+function openForClient(conversation: ConversationAccess, request: AcpRequest, isShown: boolean): Promise<object> {
   const { params, isCancelled } = request;
-  const { conversation, inOrder, replayContext } = context;
   const given = parseParams(params, "sessionId", "cwd", "mcpServers", "additionalDirectories");
   const since = getMetaText(given, "since");
   const path = getMetaText(given, "sessionPath");
   const { sessionId } = given;
-  return inOrder(sessionId, async (session, isClosed) => {
+  return conversation.inOrder(sessionId, async (session, isClosed) => {
     const isStopped = (): boolean => isClosed() || isCancelled();
     requireNotStopped(isStopped);
     await open(conversation, sessionId, path);
     const shown = isShown
-      ? await replay(replayContext(), session, since, isStopped)
+      ? await replay(conversation, session, since, isStopped)
       : await markAllShown(conversation, session);
     const { cwd } = shown.facts;
-    const details = { ...describeReplay(shown), ...(cwd === given.cwd ? {} : { cwd }), ...listIgnored(context, given) };
-    return withMeta(await getAgentSettings(context, request, sessionId), details);
+    const details = {
+      ...describeReplay(shown),
+      ...(cwd === given.cwd ? {} : { cwd }),
+      ...listIgnored(conversation, given),
+    };
+    return withMeta(await getAgentSettings(conversation, request, sessionId), details);
   });
 }
 
@@ -144,7 +146,7 @@ async function open({ dispatcher }: ConversationAccess, sessionId: string, sessi
   await runCommand(dispatcher, "open_session", { sessionPath: found.sessionPath });
 }
 
-const list: Method = async ({ conversation: { dispatcher } }, { params }) => {
+const list: Method = async ({ dispatcher }, { params }) => {
   const given = parseParams(params, "cursor", "archived");
   const wanted = given.archived ?? "exclude";
   const cwd = parseListCwd(given);
@@ -196,15 +198,15 @@ function toSessionInfo(listed: LooseMembers): object {
   };
 }
 
-const close: Method = async ({ conversation, inOrder, find }, { params }) => {
+const close: Method = async (conversation, { params }) => {
   const { sessionId } = parseParams(params, "sessionId");
-  stopJobs(conversation, find(sessionId));
-  await inOrder(sessionId, () => closeSession(conversation, sessionId));
+  stopJobs(conversation, sessionId);
+  await conversation.inOrder(sessionId, () => closeSession(conversation, sessionId));
   return {};
 };
 
-function stopJobs(conversation: ConversationAccess, session: ClientSession | undefined): void {
-  session?.stop();
+function stopJobs(conversation: ConversationAccess, sessionId: string): void {
+  conversation.find(sessionId)?.stop();
   conversation.wake();
 }
 
@@ -216,9 +218,9 @@ async function closeSession({ dispatcher, facts }: ConversationAccess, sessionId
   return found;
 }
 
-const deleteSession: Method = async (context, { params }) =>
-  whileClosed(context, parseParams(params, "sessionId").sessionId, async (sessionId, { isStored }) => {
-    if (isStored) await runCommand(context.conversation.dispatcher, "delete_session", { sessionId });
+const deleteSession: Method = async (conversation, { params }) =>
+  whileClosed(conversation, parseParams(params, "sessionId").sessionId, async (sessionId, { isStored }) => {
+    if (isStored) await runCommand(conversation.dispatcher, "delete_session", { sessionId });
   }).catch((error: unknown) => {
     // A session that does not exist counts as deleted.
     if (error instanceof Failure && /^(?:session_not_found|invalid_id)$/.test(error.name)) return {};
@@ -227,22 +229,22 @@ const deleteSession: Method = async (context, { params }) =>
 
 /** Makes the method that archives or unarchives a session. */
 function makeMoveMethod(command: "archive_session" | "unarchive_session"): Method {
-  return async (context, { params }) =>
-    whileClosed(context, parseParams(params, "sessionId").sessionId, async (sessionId) => {
-      await runCommand(context.conversation.dispatcher, command, { sessionId });
+  return async (conversation, { params }) =>
+    whileClosed(conversation, parseParams(params, "sessionId").sessionId, async (sessionId) => {
+      await runCommand(conversation.dispatcher, command, { sessionId });
     });
 }
 
 /** Closes a session and moves it. If the move fails, the client has it as before. */
 function whileClosed(
-  { conversation, inOrder, find }: MethodContext,
+  conversation: ConversationAccess,
   sessionId: string,
   move: (sessionId: string, found: LocatedSession) => Promise<void>,
 ): Promise<object> {
   requireWritable(conversation);
-  const { position } = find(sessionId) ?? {};
-  stopJobs(conversation, find(sessionId));
-  return inOrder(sessionId, async (session) => {
+  const { position } = conversation.find(sessionId) ?? {};
+  stopJobs(conversation, sessionId);
+  return conversation.inOrder(sessionId, async (session) => {
     const found = await closeSession(conversation, sessionId);
     try {
       await move(sessionId, found);
@@ -264,19 +266,22 @@ function requireWritable({ facts }: ConversationAccess): void {
     );
 }
 
-const fork: Method = async (context, request) => {
-  const { conversation, inOrder } = context;
+const fork: Method = async (conversation, request) => {
   const given = parseParams(request.params, "sessionId", "cwd", "mcpServers", "additionalDirectories");
   const { sessionId } = given;
   const { entryId, position } = parseForkPoint(given);
-  const made = await inOrder(sessionId, async () => {
+  const made = await conversation.inOrder(sessionId, async () => {
     await open(conversation, sessionId, getMetaText(given, "sessionPath"));
     return forkOpenSession(conversation.dispatcher, sessionId, entryId, position);
   });
-  const shown = await inOrder(made, (session) => markAllShown(conversation, session));
+  const shown = await conversation.inOrder(made, (session) => markAllShown(conversation, session));
   const { cwd } = shown.facts;
-  const details = { leafId: shown.facts.leafId, ...(cwd === given.cwd ? {} : { cwd }), ...listIgnored(context, given) };
-  return { sessionId: made, ...withMeta(await getAgentSettings(context, request, made), details) };
+  const details = {
+    leafId: shown.facts.leafId,
+    ...(cwd === given.cwd ? {} : { cwd }),
+    ...listIgnored(conversation, given),
+  };
+  return { sessionId: made, ...withMeta(await getAgentSettings(conversation, request, made), details) };
 };
 
 /** Returns the end of a fork, given in our members or in those of JetBrains' agents; by default the leaf. */
@@ -292,15 +297,15 @@ function parseForkPoint(params: LooseMembers): { entryId: string | undefined; po
   return { entryId: getMetaText(params, "entryId") ?? (theirs as string | undefined), position };
 }
 
-const status: Method = async ({ conversation: { dispatcher } }, { params }) => {
+const status: Method = async ({ dispatcher }, { params }) => {
   const { isOpen } = await locateSession(dispatcher, parseParams(params, "sessionId").sessionId);
   return { status: isOpen ? "open" : "saved" };
 };
 
-const setTitle: Method = async ({ conversation, inOrder }, { params }) => {
+const setTitle: Method = async (conversation, { params }) => {
   const { sessionId, title } = parseParams(params, "sessionId", "title");
   requireWritable(conversation);
-  return inOrder(sessionId, async () => {
+  return conversation.inOrder(sessionId, async () => {
     const { isOpen, sessionPath } = await locateSession(conversation.dispatcher, sessionId);
     const where = isOpen || sessionPath === null ? { sessionId } : { sessionPath };
     await runCommand(conversation.dispatcher, "set_session_name", { ...where, name: title });
@@ -312,9 +317,9 @@ const setTitle: Method = async ({ conversation, inOrder }, { params }) => {
 
 /** Makes a method that runs a command on a session, which need not be open. */
 function makeQueryMethod(name: string): Method {
-  return async ({ conversation, inOrder }, { params }) => {
+  return async (conversation, { params }) => {
     const { sessionId, ...rest } = parseParams(params, "sessionId");
-    return inOrder(sessionId, async () => {
+    return conversation.inOrder(sessionId, async () => {
       await open(conversation, sessionId);
       return runCommand(conversation.dispatcher, name, { ...rest, sessionId });
     });
@@ -322,12 +327,12 @@ function makeQueryMethod(name: string): Method {
 }
 
 /** Moves the leaf, and sends the entries of its path that the client does not have. */
-const branch: Method = async ({ conversation, inOrder, replayContext }, { params, isCancelled }) => {
+const branch: Method = async (conversation, { params, isCancelled }) => {
   const { sessionId, ...rest } = parseParams(params, "sessionId", "entryId");
-  return inOrder(sessionId, async (session, isClosed) => {
+  return conversation.inOrder(sessionId, async (session, isClosed) => {
     await open(conversation, sessionId);
     const moved = await runCommand(conversation.dispatcher, "branch", { ...rest, sessionId });
-    const shown = await sendNewEntries(replayContext(), session, () => isClosed() || isCancelled());
+    const shown = await sendNewEntries(conversation, session, () => isClosed() || isCancelled());
     return { ...moved, ...(shown ? { after: shown.after } : {}) };
   });
 };
@@ -370,8 +375,8 @@ function withMeta(result: LooseMembers, ours: LooseMembers): object {
   return { ...result, ...makeMeta({ ...before, ...ours }) };
 }
 
-function listIgnored({ conversation }: MethodContext, params: LooseMembers): LooseMembers {
-  const { uses = [] } = conversation.facts.agent ?? {};
+function listIgnored({ facts }: ConversationAccess, params: LooseMembers): LooseMembers {
+  const { uses = [] } = facts.agent ?? {};
   const ignored = listUnusedParams(params).filter((name) => !uses.includes(name));
   return ignored.length === 0 ? {} : { ignored };
 }

@@ -3,7 +3,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Failure } from "../../../core/failure.ts";
 import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
-import type { EntryVisibility } from "./agent.ts";
+import type { AgentBackend, EntryVisibility } from "./agent.ts";
 import { type ClientPosition, type ClientSession, requireNotStopped } from "./client-session.ts";
 import { type EntryPage, readContextUsage, readOutlineAndPage, readPage, type SessionOutline } from "./commands.ts";
 import {
@@ -21,10 +21,7 @@ const REPLACED = "The session was changed by another program while it was read. 
 export interface ReplayContext {
   readonly dispatcher: Dispatcher;
   readonly features: ClientFeatures;
-  /** True if the agent itself reports how full its context is. */
-  readonly agentReportsUsage: boolean;
-  /** Returns the classifier of a session's entries; undefined when the client is shown all of them. */
-  findClassifier(sessionId: string): ((item: PathEntry) => EntryVisibility) | undefined;
+  readonly facts: { readonly agent: AgentBackend | undefined };
   /** Sends an update once there is capacity. */
   update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void>;
 }
@@ -65,7 +62,7 @@ export async function sendNewEntries(
   context: ReplayContext,
   session: ClientSession,
   isStopped: () => boolean,
-  classify = context.findClassifier(session.id),
+  classify = context.facts.agent?.findClassifier?.(session.id),
   withUsage = true,
 ): Promise<ReplayResult | undefined> {
   const { position } = session;
@@ -193,8 +190,8 @@ async function sendUsage(
   isStopped: () => boolean,
 ): Promise<void> {
   position.isUsagePending = false;
-  if (context.agentReportsUsage) return;
-  const { usage } = await readContextUsage(context.dispatcher, session.id);
+  if (context.facts.agent?.reportsUsage) return;
+  const usage = await readContextUsage(context.dispatcher, session.id);
   if (!usage || usage.tokens === null) return;
   const { cost = 0 } = position.mapper ?? {};
   const spent = cost > 0 ? { cost: { amount: cost, currency: "USD" } } : {};

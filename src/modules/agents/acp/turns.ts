@@ -6,63 +6,64 @@ import type { AgentBackend, AgentSession, ClientChannel, PromptBlock } from "./a
 import type { ClientSession } from "./client-session.ts";
 import { locateSession, readOutline, type SessionOutline } from "./commands.ts";
 import { AcpError, CANCELLED, NOT_FOUND, REFUSED } from "./errors.ts";
-import type { AcpRequest, ConversationAccess, Method, MethodContext } from "./method.ts";
+import type { AcpRequest, ConversationAccess, Method } from "./method.ts";
 import { parseParams } from "./params.ts";
 import { prepareTurn, sendNewEntries } from "./replay.ts";
 
-async function readAgentSession({ dispatcher }: ConversationAccess, sessionId: string): Promise<AgentSession> {
-  return toAgentSession(sessionId, await readOutline(dispatcher, sessionId));
+async function readAgentSession(conversation: ConversationAccess, session: ClientSession): Promise<AgentSession> {
+  return toAgentSession(conversation, session, await readOutline(conversation.dispatcher, session.id));
 }
 
-function toAgentSession(sessionId: string, { cwd, leafId, model, thinkingLevel }: SessionOutline): AgentSession {
-  const isEmpty = leafId === null;
-  return { sessionId, cwd, model: isEmpty ? undefined : model, thinkingLevel: isEmpty ? undefined : thinkingLevel };
+function toAgentSession(
+  conversation: ConversationAccess,
+  session: ClientSession,
+  { cwd, leafId, model, thinkingLevel }: SessionOutline,
+): AgentSession {
+  const inForce = leafId === null ? { model: undefined, thinkingLevel: undefined } : { model, thinkingLevel };
+  return { sessionId: session.id, cwd, channel: makeChannel(conversation, session), ...inForce };
 }
 
 /** Returns the agent's settings for a session that the client opens. */
 export async function getAgentSettings(
-  context: MethodContext,
+  conversation: ConversationAccess,
   request: AcpRequest,
   sessionId: string,
 ): Promise<LooseMembers> {
-  const { conversation, find } = context;
   const { agent } = conversation.facts;
-  const session = find(sessionId);
+  const session = conversation.find(sessionId);
   if (!agent || !session) return {};
-  const about = { ...(await readAgentSession(conversation, sessionId)), openParams: toMembers(request.params) };
-  const settings = await agent.getSettings(about, makeChannel(context, session));
+  const about = await readAgentSession(conversation, session);
+  const settings = await agent.getSettings({ ...about, openParams: toMembers(request.params) });
   request.afterwards(() => void agent.sendInitialUpdates?.(sessionId).catch(() => {}));
   return settings;
 }
 
 /** Returns the channel to the client for a session. */
-function makeChannel(context: MethodContext, session: ClientSession): ClientChannel {
-  const { conversation, inOrder, replayContext } = context;
+function makeChannel(conversation: ConversationAccess, session: ClientSession): ClientChannel {
   const { id } = session;
   const isClosed = (): boolean => session.position === undefined;
   return {
-    features: replayContext().features,
-    update: (update) => replayContext().update(id, update, isClosed),
+    features: conversation.features,
+    update: (update) => conversation.update(id, update, isClosed),
     ask: (method, params, signal) => conversation.askClient(method, { sessionId: id, ...params }, signal),
     notify: (method, params) => conversation.notifyClient(method, { sessionId: id, ...params }),
     claim: (callId) => session.position?.mapper?.claim(callId) ?? callId,
     async sendNewEntries(classify, withUsage) {
       if (isClosed()) return;
-      await inOrder(id, (_, isStopped) =>
-        sendNewEntries(replayContext(), session, () => isStopped() || isClosed(), classify, withUsage),
+      await conversation.inOrder(id, (_, isStopped) =>
+        sendNewEntries(conversation, session, () => isStopped() || isClosed(), classify, withUsage),
       );
     },
   };
 }
 
-export const prompt: Method = async (context, request) => {
-  const { conversation, inOrder } = context;
+export const prompt: Method = async (conversation, request) => {
   const { sessionId, prompt: blocks } = parseParams(request.params, "sessionId", "prompt");
   // An earlier request may still be opening the session.
-  const session = await inOrder(sessionId, async (found) => (found.position ? found : undefined));
+  const session = await conversation.inOrder(sessionId, async (found) => (found.position ? found : undefined));
   if (!session) throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
   const { agent } = conversation.facts;
-  if (agent) return runTurn(context, request, agent, session, blocks);
+  if (agent) return runTurn(conversation, request, agent, session, blocks);
   const { isStored } = await locateSession(conversation.dispatcher, sessionId);
   throw new AcpError(
     REFUSED,
@@ -74,32 +75,31 @@ export const prompt: Method = async (context, request) => {
 
 /** Has the agent run a turn. Entries written during it are sent when it has ended. */
 async function runTurn(
-  context: MethodContext,
+  conversation: ConversationAccess,
   { isTurnCancelled }: AcpRequest,
   agent: AgentBackend,
   session: ClientSession,
   blocks: readonly PromptBlock[],
 ): Promise<object> {
-  const { conversation, inOrder, replayContext, queueCatchUp } = context;
   const { id } = session;
   if (session.isInTurn)
     throw new AcpError(INVALID_REQUEST, "A turn of this session runs already. Wait until it ends, or cancel it.");
   if (conversation.isOver) throw new AcpError(CANCELLED, "The client has gone before the turn began.");
   session.isInTurn = true;
   try {
-    const facts = await inOrder(id, (_, isStopped) => prepareTurn(replayContext(), session, isStopped));
+    const facts = await conversation.inOrder(id, (_, isStopped) => prepareTurn(conversation, session, isStopped));
     const isCancelled = (): boolean => isTurnCancelled() || !session.position || conversation.isOver;
     if (!facts || isCancelled()) return { stopReason: "cancelled" };
-    return await agent.prompt(toAgentSession(id, facts), blocks, makeChannel(context, session), isCancelled);
+    return await agent.prompt(toAgentSession(conversation, session, facts), blocks, isCancelled);
   } finally {
     session.isInTurn = false;
-    queueCatchUp(session);
+    conversation.queueCatchUp(session);
   }
 }
 
 /** Passes on a request that this server does not know. Returns the agent's result. */
 export async function passRequest(
-  context: MethodContext,
+  conversation: ConversationAccess,
   pass: NonNullable<AgentBackend["pass"]>,
   method: string,
   params: unknown,
@@ -107,10 +107,8 @@ export async function passRequest(
 ): Promise<unknown> {
   const { sessionId } = toMembers(params);
   if (typeof sessionId !== "string") return pass(method, params, signal);
-  const session = await context.inOrder(sessionId, async (found) => (found.position ? found : undefined));
-  if (!session) return pass(method, params, signal);
-  const about = await readAgentSession(context.conversation, sessionId);
-  return pass(method, params, signal, { session: about, channel: makeChannel(context, session) });
+  const session = await conversation.inOrder(sessionId, async (found) => (found.position ? found : undefined));
+  return pass(method, params, signal, session && (await readAgentSession(conversation, session)));
 }
 
 function requireAgent({ facts: { agent } }: ConversationAccess): AgentBackend {
@@ -120,25 +118,22 @@ function requireAgent({ facts: { agent } }: ConversationAccess): AgentBackend {
 }
 
 /** Returns a session that the client has open. Throws NOT_FOUND. */
-function requireOpen({ find }: MethodContext, sessionId: string): ClientSession {
-  const session = find(sessionId);
+function requireOpen(conversation: ConversationAccess, sessionId: string): ClientSession {
+  const session = conversation.find(sessionId);
   if (session?.position) return session;
   throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
 }
 
-export const setMode: Method = async (context, { params }) => {
-  const { conversation } = context;
+export const setMode: Method = async (conversation, { params }) => {
   const agent = requireAgent(conversation);
   const { sessionId, modeId } = parseParams(params, "sessionId", "modeId");
-  const session = requireOpen(context, sessionId);
-  return agent.setMode(await readAgentSession(conversation, sessionId), modeId, makeChannel(context, session));
+  const session = requireOpen(conversation, sessionId);
+  return agent.setMode(await readAgentSession(conversation, session), modeId);
 };
 
-export const setConfigOption: Method = async (context, { params }) => {
-  const { conversation } = context;
+export const setConfigOption: Method = async (conversation, { params }) => {
   const agent = requireAgent(conversation);
   const { sessionId, configId, value } = parseParams(params, "sessionId", "configId", "value");
-  const session = requireOpen(context, sessionId);
-  const about = await readAgentSession(conversation, sessionId);
-  return agent.setConfigOption(about, configId, value, makeChannel(context, session));
+  const session = requireOpen(conversation, sessionId);
+  return agent.setConfigOption(await readAgentSession(conversation, session), configId, value);
 };

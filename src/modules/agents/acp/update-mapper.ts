@@ -5,8 +5,8 @@ import { findTextMember, type LooseMembers, toBlocks, toMembers } from "../../..
 import { toAmount, toPreview, toShownText, toStored } from "../../../core/format/message.ts";
 import { getEntryUsage } from "../../../core/session/stats.ts";
 import { renderBlocks } from "./blocks.ts";
-import { makeAbandonedUpdate, makeCallUpdate, makeResultUpdate, toCallContent, toTextContent } from "./call-updates.ts";
-import { getToolKind, getToolTitle, parsePlan } from "./tools.ts";
+import { makeAbandonedUpdate, makeCallUpdate, makeResultUpdate, toTextContent } from "./call-updates.ts";
+import { parsePlan } from "./tools.ts";
 
 /** The name of this server, and of our member in `_meta`. */
 export const SERVER_NAME = "pi-session-server";
@@ -256,17 +256,9 @@ export class UpdateMapper {
 
   /** Returns a result whose call is not on the path, as a completed call. */
   private orphanResult(entryId: string, message: LooseMembers): AcpUpdate {
-    const name = toStored(message.toolName);
-    return {
-      sessionUpdate: "tool_call",
-      toolCallId: this.freshId("", entryId),
-      title: getToolTitle(name, undefined),
-      ...(name === "" ? {} : { name }),
-      kind: getToolKind(name),
-      status: message.isError === true ? "failed" : "completed",
-      content: toCallContent(message.content),
-      ...(message.details === undefined ? {} : { rawOutput: message.details }),
-    };
+    const call = { toolCallId: this.freshId("", entryId), name: toStored(message.toolName), arguments: undefined };
+    const made = makeCallUpdate(call, this.cwd);
+    return { ...made, ...makeResultUpdate(call, message, this.cwd), sessionUpdate: made.sessionUpdate };
   }
 
   /** Returns an unused id for a call: the wanted one, or else one derived from the entry. */

@@ -36,5 +36,5 @@ export function runInOrder<T>(dispatcher: AgentDispatcher, work: () => Promise<T
 /** Notifies clients of entries that were written for an agent, after those that other programs wrote before. */
 export function notifyWrittenEntries(dispatcher: AgentDispatcher, session: Session, entryIds: readonly string[]): void {
   dispatcher.reportForeign(session);
-  dispatcher.passOn(session, [makeEvent(session, "session_append", { entryIds: [...entryIds], origin: "self" })]);
+  dispatcher.passOn(session, [makeEvent(session, "session_append", { entryIds, origin: "self" })]);
 }

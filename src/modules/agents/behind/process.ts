@@ -16,31 +16,18 @@ const LAST_WORDS = 400;
 const IS_WINDOWS = process.platform === "win32";
 
 /** Options to start an agent. */
-export interface AgentLaunch extends Pick<AgentOptions, "words" | "variables" | "maxLineBytes" | "spawn" | "patience"> {
+export interface AgentLaunch
+  extends Pick<AgentOptions, "words" | "variables" | "within" | "maxLineBytes" | "spawn" | "patience"> {
   /** Shows a person a line of the agent's stderr. */
   readonly complain: (sentence: string) => void;
 }
 
-/** The receiver of lines. */
-interface LineSink {
+/** The receiver of an agent's lines and events. */
+export interface AgentSink {
   /** Takes a line with its line feed. Its bytes are not reused. */
   line(bytes: Buffer): void;
-  /** Takes the beginning of a line that was over the limit and is dropped. */
-  tooLong(beginning: Buffer, size: number): void;
-}
-
-/** Passes on the lines that a decoder has, with their bytes unchanged; at the end also the bytes after the last one. */
-function passLines(decoder: LineDecoder, sink: LineSink, isEnd = false): void {
-  const cuts: Cut[] = [];
-  for (let cut = decoder.next(); cut; cut = decoder.next()) cuts.push(cut);
-  const rest = isEnd ? decoder.end() : undefined;
-  for (const cut of rest ? [...cuts, rest] : cuts)
-    if (cut.kind === "payload") sink.line(cut.bytes);
-    else if (cut.kind === "too_large") sink.tooLong(cut.bytes, cut.size ?? 0);
-}
-
-/** The receiver of an agent's lines and events. */
-export interface AgentSink extends LineSink {
+  /** Takes the beginning of a line that was over the limit and is dropped, and a sentence about that. */
+  tooLong(beginning: Buffer, sentence: string): void;
   /** Called after the lines of one chunk. */
   through(): void;
   /** Called when the agent has read its pending input. */
@@ -70,6 +57,8 @@ export class AgentProcess {
   private readonly child: ChildProcessByStdio<Writable, Readable, Readable>;
   private readonly sink: AgentSink;
   private readonly decoder: LineDecoder;
+  private readonly maxLineBytes: number;
+  private readonly within: number;
   private readonly patience: AgentPatience;
   private isOver = false;
   private isPaused = false;
@@ -79,14 +68,20 @@ export class AgentProcess {
   private refused: string | undefined;
   /** The reason why it was ended, for its own fault, as the beginning of `how`. */
   private fault = "";
+  /** The same, if that is all to say. */
+  private reason: string | undefined;
+  /** Ends it if it does not read its input. */
+  private stall: NodeJS.Timeout | undefined;
   private whenOver: (() => void)[] = [];
   /** Ends the agent with this process, for any exit of it. */
   private readonly atExit = (): void => this.kill("SIGKILL");
 
   constructor(launch: AgentLaunch, cwd: string, sink: AgentSink) {
-    const { words, variables, maxLineBytes, complain } = launch;
+    const { words, variables, within, maxLineBytes, complain } = launch;
     this.sink = sink;
     this.decoder = new LineDecoder(maxLineBytes, true);
+    this.maxLineBytes = maxLineBytes;
+    this.within = within;
     this.patience = launch.patience ?? DEFAULT_PATIENCE;
     const [program, ...args] = words;
     // Loading the module takes time, and most servers start no agent.
@@ -107,7 +102,7 @@ export class AgentProcess {
     const { child } = this;
     child.stdout.on("data", (chunk: Buffer) => {
       this.decoder.push(chunk);
-      passLines(this.decoder, this.sink);
+      this.passLines();
       this.sink.through();
     });
     let begun = "";
@@ -121,7 +116,10 @@ export class AgentProcess {
       begun = (lines.pop() as string).slice(0, SHOWN);
       for (const line of lines) heard(line);
     });
-    child.stdin.on("drain", () => this.sink.drained());
+    child.stdin.on("drain", () => {
+      this.forgetStall();
+      this.sink.drained();
+    });
     // Writing to an agent that has ended fails; its end is reported by itself.
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on("error", () => {});
     // An agent without input or output would be waited for without end.
@@ -142,6 +140,20 @@ export class AgentProcess {
       const how = signal === null ? `ended with status ${status}` : `was ended by ${signal}`;
       if (this.refused === undefined) this.over(`${this.fault}${how}${said}`);
     });
+  }
+
+  /** Passes on the lines that are there, with their bytes unchanged; at the end also the bytes after the last one. */
+  private passLines(isEnd = false): void {
+    const { decoder, sink, maxLineBytes } = this;
+    const cuts: Cut[] = [];
+    for (let cut = decoder.next(); cut; cut = decoder.next()) cuts.push(cut);
+    const rest = isEnd ? decoder.end() : undefined;
+    for (const cut of rest ? [...cuts, rest] : cuts)
+      if (cut.kind === "payload") sink.line(cut.bytes);
+      else if (cut.kind === "too_large") {
+        const sentence = `The agent said a line of ${cut.size ?? 0} bytes, over the limit of ${maxLineBytes}. It was dropped; --max-message-bytes raises the limit.`;
+        sink.tooLong(cut.bytes, sentence);
+      }
   }
 
   /** Ends an agent that runs without one of its streams. */
@@ -170,12 +182,13 @@ export class AgentProcess {
   private over(how: string): void {
     if (this.isOver) return;
     this.isOver = true;
+    this.forgetStall();
     process.removeListener("exit", this.atExit);
     // The rest of its process group ends with it.
     this.kill("SIGKILL");
-    passLines(this.decoder, this.sink, true);
+    this.passLines(true);
     this.sink.through();
-    this.sink.ended(how);
+    this.sink.ended(this.reason ?? how);
     for (const wake of this.whenOver.splice(0)) wake();
   }
 
@@ -184,9 +197,27 @@ export class AgentProcess {
     return this.child.stdin.writableLength >= FULL_AT;
   }
 
-  /** Sends a line, which ends with a line feed. */
+  /** Sends a line, which ends with a line feed. An agent that does not read for too long is ended. */
   send(line: string | Uint8Array): void {
-    if (!this.isOver && !this.child.stdin.writableEnded) this.child.stdin.write(line);
+    if (this.isOver || this.child.stdin.writableEnded) return;
+    this.child.stdin.write(line);
+    if (this.isFull) this.stall ??= setTimeout(() => this.stopLate("read nothing"), this.within).unref();
+  }
+
+  private forgetStall(): void {
+    clearTimeout(this.stall);
+    this.stall = undefined;
+  }
+
+  /** Ends an agent that has not done something in time; `what`: as the beginning of the reason. */
+  stopLate(what: string): void {
+    this.stop(`${what} for ${this.within} ms`);
+  }
+
+  /** Ends an agent for its own fault; `what`: as the beginning of the reason. */
+  stop(what: string): void {
+    this.reason ??= `${what} and was ended`;
+    void this.end();
   }
 
   /** Pauses reading of its output, until {@link resume}. */

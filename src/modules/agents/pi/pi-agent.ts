@@ -57,10 +57,6 @@ interface RunningAgent {
   voice: "unheard" | "heard" | "silent";
   /** `working`: it may be working, or about to begin. */
   task: "idle" | "working";
-  /** Ends it if it does not read its input. */
-  stall?: NodeJS.Timeout;
-  /** The reason why it is ended, unless the host has ended. */
-  reason?: string;
 }
 
 export class PiAgent implements AgentSink, Gate {
@@ -106,11 +102,7 @@ export class PiAgent implements AgentSink, Gate {
   /** Sends a command of the host, once the agent runs and is at the right session. Rejects if that fails. */
   async forward(request: Forwarded): Promise<void> {
     const { route, line, idText, command } = request;
-    await this.recorder.recover();
-    const running = this.started();
-    if (route.onSession) await this.moveToCurrent();
-    // The agent may have ended.
-    if (this.running !== running) throw this.makeGoneFailure();
+    const running = await this.ready(route);
     if (route.works) {
       const { current } = this.client;
       if (!this.isInTurn && current) this.recorder.begin(current);
@@ -122,13 +114,19 @@ export class PiAgent implements AgentSink, Gate {
     this.send(line);
   }
 
-  /** Sends a line of the host. An agent that does not read for too long is ended. */
+  /** Sends a line of the host. */
   send(line: Uint8Array): void {
-    const { running } = this;
-    running?.process.send(line);
-    if (!running || !this.isFull || running.stall) return;
-    running.stall = setTimeout(() => this.terminate("read nothing"), this.options.within);
-    running.stall.unref();
+    this.process?.send(line);
+  }
+
+  /** Returns the agent once it runs and is at the session that a command needs. Rejects if that fails. */
+  private async ready({ onSession }: AgentRoute): Promise<RunningAgent> {
+    await this.recorder.recover();
+    const running = this.started();
+    if (onSession) await this.moveToCurrent();
+    // The agent may have ended.
+    if (this.running !== running) throw this.makeGoneFailure();
+    return running;
   }
 
   private started(): RunningAgent {
@@ -165,15 +163,12 @@ export class PiAgent implements AgentSink, Gate {
    * A `bash` of the host does not count: it may run for hours, while other programs write to the session.
    */
   private get isInTurn(): boolean {
-    return this.recorder.isRunning || this.requests.has(TURN_COMMANDS);
+    return this.recorder.seen.isRunning || this.requests.has(TURN_COMMANDS);
   }
 
   /** Asks the agent a question, or changes a setting, and starts it if needed. Rejects if it does not answer. */
   async question(command: string, params: Readonly<Record<string, unknown>>, route: AgentRoute): Promise<PiReply> {
-    await this.recorder.recover();
-    const running = this.started();
-    if (route.onSession) await this.moveToCurrent();
-    if (this.running !== running) throw this.makeGoneFailure();
+    await this.ready(route);
     return this.ask(command, params);
   }
 
@@ -195,7 +190,7 @@ export class PiAgent implements AgentSink, Gate {
     try {
       return await this.questions.ask(command, params, this.options.within);
     } catch (error) {
-      if (this.process) this.terminate(`did not answer ${command}`);
+      this.process?.stopLate(`did not answer ${command}`);
       throw error;
     }
   }
@@ -321,13 +316,13 @@ export class PiAgent implements AgentSink, Gate {
     }
     // Before the host gets the end of the turn, and may read the session.
     const mayBeOver = type === "response" || type === "agent_end" || type === "agent_settled";
-    if (mayBeOver && this.recorder.hasShown && !this.isInTurn) void this.client.inTurn(() => this.recoverShown());
+    if (mayBeOver && this.recorder.seen.hasMessages && !this.isInTurn)
+      void this.client.inTurn(() => this.recoverShown());
     this.client.passOn(bytes);
   }
 
-  tooLong(beginning: Buffer, size: number): void {
+  tooLong(beginning: Buffer, sentence: string): void {
     const id = /^\{\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*,/.exec(beginning.toString("utf8"))?.[1];
-    const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.options.maxLineBytes}. It was dropped; --max-message-bytes raises the limit.`;
     const request = this.requests.takeById(id);
     if (request) this.client.fail(request, new Failure("message_too_large", sentence));
     else this.client.show(sentence);
@@ -339,8 +334,6 @@ export class PiAgent implements AgentSink, Gate {
   }
 
   drained(): void {
-    clearTimeout(this.running?.stall);
-    if (this.running) this.running.stall = undefined;
     this.wire.resumeInput();
   }
 
@@ -351,10 +344,7 @@ export class PiAgent implements AgentSink, Gate {
 
   // --- the end -------------------------------------------------------------------------------------------------
 
-  ended(by: string): void {
-    const { running } = this;
-    const how = running?.reason ?? by;
-    clearTimeout(running?.stall);
+  ended(how: string): void {
     this.running = undefined;
     const isAborted = this.hasAborted || this.life === "ended";
     const turn = this.recorder.end({ session: this.position.leave(), how, isAborted });
@@ -395,7 +385,7 @@ export class PiAgent implements AgentSink, Gate {
           );
         else await this.writeShown(session);
       }
-      this.recorder.forgetShown();
+      this.recorder.seen.forgetEnded();
     } catch (error) {
       this.client.show(`What the agent showed could not be compared with its session. ${(error as Error).message}`);
     }
@@ -408,13 +398,6 @@ export class PiAgent implements AgentSink, Gate {
     this.position.outdate(session);
     const are = count === 1 ? "1 message that it showed. It is" : `${count} messages that it showed. They are`;
     this.client.show(`The agent had not written ${are} in the session now.`);
-  }
-
-  private terminate(what: string): void {
-    const { running } = this;
-    if (!running) return;
-    running.reason = `${what} for ${this.options.within} ms and was ended`;
-    void running.process.end();
   }
 
   /** Ends the agent, and recovers its turn. It is not started again. */

@@ -7,7 +7,7 @@ import type { Session } from "../../../core/session/session.ts";
 import type { Call } from "../../../server/connection/call.ts";
 import type { Gate } from "../../../server/dispatch/gate.ts";
 import type { FaceWire } from "../../../server/face.ts";
-import type { AgentBackend, AgentReply, AgentSession, ClientChannel, PromptBlock } from "../acp/agent.ts";
+import type { AgentBackend, AgentReply, AgentSession, PromptBlock } from "../acp/agent.ts";
 import { AcpError, makeBusyError, REFUSED } from "../acp/errors.ts";
 import type { AgentSetup } from "../behind/agent-server.ts";
 import type { PiReply } from "../behind/lines.ts";
@@ -112,11 +112,11 @@ export class PiBackend implements AgentBackend, Gate {
 
   // --- settings ------------------------------------------------------------------------------------------------
 
-  async getSettings(session: AgentSession, channel: ClientChannel): Promise<AgentReply> {
+  async getSettings(session: AgentSession): Promise<AgentReply> {
     const { sessionId } = session;
     const piSession = await this.getSession(sessionId);
-    piSession.channel = channel;
-    piSession.onLevel = (level) => this.levelChanged(session, level, channel);
+    piSession.channel = session.channel;
+    piSession.onLevel = (level) => this.levelChanged(session, level);
     const settled = this.getShownSettings(piSession, session);
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<undefined>((resolve) => {
@@ -177,28 +177,24 @@ export class PiBackend implements AgentBackend, Gate {
     return toSettings(offer, await this.getSelection(piSession, session, offer));
   }
 
-  async setMode(session: AgentSession, modeId: string, channel: ClientChannel): Promise<AgentReply> {
-    const settings = await this.set(session, channel, LEVEL_OPTION, modeId);
-    await channel.update({ sessionUpdate: "config_option_update", ...pickOptions(settings) });
+  async setMode(session: AgentSession, modeId: string): Promise<AgentReply> {
+    const settings = await this.set(session, LEVEL_OPTION, modeId);
+    await session.channel.update({ sessionUpdate: "config_option_update", ...pickOptions(settings) });
     return {};
   }
 
-  async setConfigOption(
-    session: AgentSession,
-    configId: string,
-    value: unknown,
-    channel: ClientChannel,
-  ): Promise<AgentReply> {
-    const { modes, ...settings } = await this.set(session, channel, configId, String(value));
+  async setConfigOption(session: AgentSession, configId: string, value: unknown): Promise<AgentReply> {
+    const { modes, ...settings } = await this.set(session, configId, String(value));
     const { currentModeId } = toMembers(modes);
-    if (currentModeId !== undefined) await channel.update({ sessionUpdate: "current_mode_update", currentModeId });
+    if (currentModeId !== undefined)
+      await session.channel.update({ sessionUpdate: "current_mode_update", currentModeId });
     return pickOptions(settings);
   }
 
   /** Sets a model or a level in Pi for a session. Returns the new settings. */
-  private async set(session: AgentSession, channel: ClientChannel, what: string, value: string): Promise<AgentReply> {
+  private async set(session: AgentSession, what: string, value: string): Promise<AgentReply> {
     const piSession = await this.getSession(session.sessionId);
-    piSession.channel = channel;
+    piSession.channel = session.channel;
     if (what !== MODEL_OPTION && what !== LEVEL_OPTION)
       throw new AcpError(INVALID_PARAMS, `There is no option ${what}. There are ${MODEL_OPTION} and ${LEVEL_OPTION}.`);
     const offer = await this.getOffer(piSession, session);
@@ -214,23 +210,18 @@ export class PiBackend implements AgentBackend, Gate {
     return this.getShownSettings(piSession, session);
   }
 
-  private async levelChanged(session: AgentSession, level: string, channel: ClientChannel): Promise<void> {
-    const offer = await this.offers.get(this.options.cwdFor({ cwd: session.cwd }))?.catch(() => undefined);
+  private async levelChanged({ cwd, channel }: AgentSession, level: string): Promise<void> {
+    const offer = await this.offers.get(this.options.cwdFor({ cwd }))?.catch(() => undefined);
     if (!offer || level === "") return;
     await channel.update({ sessionUpdate: "current_mode_update", currentModeId: level });
   }
 
   // --- turns ---------------------------------------------------------------------------------------------------
 
-  async prompt(
-    session: AgentSession,
-    prompt: readonly PromptBlock[],
-    channel: ClientChannel,
-    isCancelled: () => boolean,
-  ): Promise<AgentReply> {
+  async prompt(session: AgentSession, prompt: readonly PromptBlock[], isCancelled: () => boolean): Promise<AgentReply> {
     const piSession = await this.getSession(session.sessionId);
     if (isCancelled()) return { stopReason: "cancelled" };
-    return piSession.prompt(prompt, session.cwd, channel);
+    return piSession.prompt(prompt, session);
   }
 
   cancel(sessionId: string): void {

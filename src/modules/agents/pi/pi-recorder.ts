@@ -33,7 +33,7 @@ export interface ExitedTurn extends PiExit {
 export class PiRecorder implements Recorder<Session, Buffer, PiExit> {
   private readonly wire: FaceWire;
   private readonly printError: (sentence: string) => void;
-  private readonly seen = new SeenTurn();
+  readonly seen = new SeenTurn();
   private from: TurnBeginning | undefined;
   /** Turns of exited processes that are not recovered yet. */
   private readonly exited: ExitedTurn[] = [];
@@ -61,24 +61,9 @@ export class PiRecorder implements Recorder<Session, Buffer, PiExit> {
     return turn;
   }
 
-  /** True if a turn is running, by its events. */
-  get isRunning(): boolean {
-    return this.seen.isRunning;
-  }
-
-  /** True if finished messages were shown that are not known to be written. */
-  get hasShown(): boolean {
-    return this.seen.hasMessages;
-  }
-
   /** Returns whether the session lacks messages that were shown. */
   lacksShown(session: Session): boolean {
     return listMissing(findShown(session, this.from, this.seen.messages)).length > 0;
-  }
-
-  /** Forgets the shown messages, because they are written. */
-  forgetShown(): void {
-    this.seen.forgetEnded();
   }
 
   /** Writes the shown messages that the session of a living Pi lacks. Returns their number. */
@@ -188,7 +173,8 @@ interface TurnRest {
  * gone.
  */
 class SeenTurn {
-  private running = false;
+  /** True if a turn is running, by its events. */
+  isRunning = false;
   /** True if the agent reports when it has settled; clients then wait for that. */
   private settles = false;
   private ended: Buffer[] = [];
@@ -199,24 +185,19 @@ class SeenTurn {
   private partial: MessageValue | undefined;
   private isOpen = false;
 
-  /** True if a turn is running, by its events. */
-  get isRunning(): boolean {
-    return this.running;
-  }
-
   /** Takes a line of the agent. */
   note(type: string, line: Buffer): void {
     if (type === "message_update") {
       if (this.isOpen) this.keep(line);
       return;
     }
-    if (type === "agent_start") this.running = true;
+    if (type === "agent_start") this.isRunning = true;
     else if (type === "message_start") this.begin(line);
     else if (type === "message_end") this.finish(line);
-    else if (type === "agent_end") this.running = this.settles || line.includes(WILL_RETRY);
+    else if (type === "agent_end") this.isRunning = this.settles || line.includes(WILL_RETRY);
     else if (type === "agent_settled") {
       this.settles = true;
-      this.running = false;
+      this.isRunning = false;
     }
   }
 
@@ -252,6 +233,7 @@ class SeenTurn {
     return messages.filter((message) => message !== undefined && WRITTEN.includes(message.role)) as MessageValue[];
   }
 
+  /** True if finished messages were shown that are not known to be written. */
   get hasMessages(): boolean {
     return this.ended.length > 0;
   }
@@ -275,11 +257,11 @@ class SeenTurn {
     const rest = {
       messages: this.messages,
       unfinished: this.isOpen ? this.partial : undefined,
-      isRunning: this.running,
+      isRunning: this.isRunning,
     };
     this.close();
     this.forgetEnded();
-    this.running = false;
+    this.isRunning = false;
     return rest;
   }
 }

@@ -5,7 +5,7 @@ import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { FaceWire } from "../../../server/face.ts";
-import type { AgentReply, ClientChannel, PromptBlock } from "../acp/agent.ts";
+import type { AgentReply, AgentSession, ClientChannel, PromptBlock } from "../acp/agent.ts";
 import { AcpError, REFUSED } from "../acp/errors.ts";
 import { SERVER_NAME } from "../acp/update-mapper.ts";
 import { type AgentSetup, runInOrder } from "../behind/agent-server.ts";
@@ -55,7 +55,8 @@ export class PiSession implements AgentClient {
   private readonly queue: QueuedEvent[] = [];
   private queuedBytes = 0;
   private isSending = false;
-  private sentWaiters: (() => void)[] = [];
+  /** Resolves when all events of Pi so far were sent. */
+  private sent: Promise<void> = Promise.resolve();
   private running: LiveTurn | undefined;
   private prompted: { readonly id: string; settle(reply: PiReply | Error): void } | undefined;
   private prompts = 0;
@@ -94,7 +95,7 @@ export class PiSession implements AgentClient {
 
   // --- a turn --------------------------------------------------------------------------------------------------
 
-  async prompt(blocks: readonly PromptBlock[], cwd: string, channel: ClientChannel): Promise<AgentReply> {
+  async prompt(blocks: readonly PromptBlock[], { cwd, channel }: AgentSession): Promise<AgentReply> {
     const message = toPiPrompt(blocks);
     const running = startLiveTurn(new PiTurn(channel, cwd));
     this.running = running;
@@ -110,7 +111,7 @@ export class PiSession implements AgentClient {
       if (reply?.data?.disposition === "handled") running.over();
       else if (reply && !running.hasBegun) void this.watchBeginning(running, reply);
       const failure = await running.whenOver;
-      await this.whenSent();
+      await this.sent;
       await running.turn.end();
       if (failure && !running.isCancelled) throw failure;
       return running.turn.reply(running.isCancelled);
@@ -199,7 +200,7 @@ export class PiSession implements AgentClient {
       this.queue.push({ event, bytes });
       this.queuedBytes += bytes;
     }
-    if (!this.isSending) void this.sendAll();
+    if (!this.isSending) this.sent = this.sendAll();
   }
 
   private async sendAll(): Promise<void> {
@@ -211,12 +212,6 @@ export class PiSession implements AgentClient {
       if (this.hasCapacity) this.agent.resume();
     }
     this.isSending = false;
-    for (const wake of this.sentWaiters.splice(0)) wake();
-  }
-
-  /** Resolves when all events of Pi were sent. */
-  private whenSent(): Promise<void> {
-    return this.isSending ? new Promise((resolve) => this.sentWaiters.push(resolve)) : Promise.resolve();
   }
 
   private async sendEvent(event: PiEvent): Promise<void> {
@@ -294,7 +289,7 @@ export class PiSession implements AgentClient {
     });
     this.dialogs.add(dismiss);
     // The question is about the events before it.
-    await this.whenSent();
+    await this.sent;
     const { timeout } = request;
     // Pi continues after that.
     const late = typeof timeout === "number" ? setTimeout(dismiss, timeout) : undefined;

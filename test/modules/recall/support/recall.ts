@@ -50,7 +50,7 @@ export function recallHere(options: RecallOptions = {}) {
     now: options.now ?? (() => Date.now()),
     cwd: options.cwd ?? place.cwd,
     home: place.home,
-    excluded,
+    excluded: [...excluded],
     realPath(path: string): string {
       try {
         return realpathSync(path);
