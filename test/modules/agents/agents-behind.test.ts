@@ -365,14 +365,15 @@ test("a turn has the prompt, thoughts, answers, calls with their results, permis
   expect(await editor.end(asked)).toBe("end_turn");
   const { entries } = await editor.result("_pi-session-server/entries", { sessionId });
   const kinds = entries.map(({ message, customType }: Json) => message?.role ?? customType).join(" ");
-  expect(kinds).toBe("acp user acp_prompt acp_permission assistant toolResult assistant acp_updates");
-  const [, said, , , call, result, answer] = entries.map(({ message }: Json) => message);
-  expect(said.content).toEqual([text, { type: "text", text: "[a](file:///a)" }]);
+  expect(kinds).toBe("acp user assistant acp_permission toolResult assistant acp_updates");
+  const [, said, call, , result, answer] = entries.map(({ message }: Json) => message);
+  expect(said.content).toEqual([text, { type: "text", text: " [a](file:///a)", acp: prompt[1] }]);
   expect(call).toMatchObject({ stopReason: "toolUse", provider: "scripted" });
+  const shown = { title: "Read file-1", name: "read", kind: "read" };
   expect(call.content).toEqual([
     { type: "thinking", thinking: "Let me think." },
     { type: "text", text: "Reading 1. " },
-    { type: "toolCall", id: result.toolCallId, name: "read", arguments: { path: "file-1" } },
+    { type: "toolCall", id: result.toolCallId, name: "read", arguments: { path: "file-1" }, acp: shown },
   ]);
   expect(result).toMatchObject({ toolName: "read", isError: false, content: [{ type: "text", text: "file 1" }] });
   const content = [{ type: "text", text: "You said: ask think tools 1" }];

@@ -80,6 +80,25 @@ test("a change is shown as one, at its place, with absolute paths", async () => 
   ]);
 });
 
+test("of an agent of the protocol, what a client cannot take is left out", async () => {
+  const broken = [7, {}, { type: "link" }, { type: "resource", resource: {} }, { type: "audio", data: 1 }];
+  const words = broken.map((acp, n) => ({ type: "text", text: `${n}`, acp }));
+  const terminal = { type: "terminal", terminalId: "t" };
+  const text = { type: "content", content: { type: "text", text: "whole" } };
+  const wrong = { title: 1, kind: "own", status: "own", locations: [7, { path: "/a", line: -1 }], _meta: 1 };
+  const call = { ...called(["1", "read", {}]).content[0], acp: wrong };
+  const content = [terminal, ...broken.map((content) => ({ type: "content", content })), { type: "diff" }, text];
+  const updates = await shownOf(
+    { role: "user", content: words },
+    { role: "assistant", content: [...words, call] },
+    result("1", "", { details: { acp: { ...wrong, content } } }),
+  );
+  expect(updates.flatMap(({ content }) => content?.text ?? []).join("")).toBe("0123401234");
+  const [made, done] = updates.filter(({ toolCallId }) => toolCallId === "1");
+  expect(made).toMatchObject({ title: "read", status: "pending", locations: [{ path: "/a" }] });
+  expect(done).toMatchObject({ status: "completed", content: [text] });
+});
+
 test("a plan is shown as one", async () => {
   const first = { content: "first", status: "completed", priority: "high" };
   const todos = [first, { content: "then" }];

@@ -213,6 +213,10 @@ export class AcpBackend implements AgentBackend, Gate {
     return acpSession.prompt(binding, prompt, channel);
   }
 
+  listUnwritten(sessionId: string) {
+    return this.sessions.get(sessionId)?.listUnwritten() ?? [];
+  }
+
   findClassifier(sessionId: string) {
     return this.sessions.get(sessionId)?.classify;
   }

@@ -11,7 +11,7 @@ import { becomeWriter } from "../../../core/session/writer.ts";
 import type { FaceWire } from "../../../server/face.ts";
 import { type AgentSetup, notifyWrittenEntries, runInOrder } from "../behind/agent-server.ts";
 import type { AcpConnection } from "./acp-connection.ts";
-import { type AcpDraft, type AcpSpeaker, AcpTurn, makePermissionDraft } from "./acp-turn.ts";
+import { type AcpDraft, type AcpSpeaker, AcpTurn } from "./acp-turn.ts";
 import type { AgentReply, AgentSession, ClientChannel, EntryVisibility, PromptBlock } from "./agent.ts";
 import { type AcpUpdate, type PathEntry, SERVER_NAME } from "./update-mapper.ts";
 
@@ -44,8 +44,6 @@ interface AgentBinding {
 const MAX_EARLY = 256;
 /** Entries written between turns that are remembered as shown to the client. */
 const MAX_SHOWN = 1024;
-/** Kinds of updates that become messages. */
-const MESSAGE_KINDS = /_chunk$|^tool_call/;
 /** Kinds of updates about the history. */
 const HISTORY_KINDS = /_chunk$|^tool_call|^plan$|^usage_update$|^compaction/;
 
@@ -77,6 +75,8 @@ export class AcpSession {
   /** Resolves when the last requested binding is found or made. */
   private joined: Promise<unknown> = Promise.resolve();
   private isIntroduced = false;
+  /** A chunk that was not sent: the first half of a character. */
+  private half: LooseMembers | undefined;
   /** True if updates replay a past that the client has. */
   private isReplay = false;
   private readonly within: number;
@@ -266,6 +266,8 @@ export class AcpSession {
       turn.failure ??= error as Error;
     }
     turn.recordedAll();
+    if (this.half) await turn.channel.update(moveMessageId(this.half)).catch(() => {});
+    this.half = undefined;
     await turn.channel.sendNewEntries(() => "shown").catch(() => {});
     if (turn.failure) throw turn.failure;
     return result;
@@ -387,8 +389,27 @@ export class AcpSession {
   ): Promise<void> {
     const drafts = turn?.recorded.update(update) ?? [];
     if (turn && drafts.length > 0) await this.record(turn, drafts);
-    else if (!turn && MESSAGE_KINDS.test(String(update.sessionUpdate))) await this.collectBetweenTurns(update);
-    await channel?.update(moveMessageId(update));
+    else if (!turn && HISTORY_KINDS.test(String(update.sessionUpdate))) await this.collectBetweenTurns(update);
+    for (const sent of this.joinHalves(update)) await channel?.update(moveMessageId(sent));
+  }
+
+  /** Returns the updates to send: half of a character at the end of a chunk waits for the next chunk. */
+  private joinHalves(update: LooseMembers): LooseMembers[] {
+    const { half } = this;
+    this.half = undefined;
+    const { type, text } = toMembers(update.content);
+    const isText = /^agent_.*_chunk$/.test(String(update.sessionUpdate)) && type === "text" && typeof text === "string";
+    if (half && (!isText || half.sessionUpdate !== update.sessionUpdate)) return [half, ...this.joinHalves(update)];
+    if (!isText) return [update];
+    const whole = `${toStored(toMembers(half?.content).text)}${text}`;
+    const end = /[\ud800-\udbff]$/.test(text) ? whole.length - 1 : whole.length;
+    if (end === text.length) return [update];
+    const cut = (...range: [number, number?]): LooseMembers => ({
+      ...update,
+      content: { ...toMembers(update.content), text: whole.slice(...range) },
+    });
+    if (end < whole.length) this.half = cut(end);
+    return end > 0 ? [cut(0, end)] : [];
   }
 
   /** Writes the finished messages of a turn before the client is sent the update. */
@@ -401,6 +422,11 @@ export class AcpSession {
       throw error;
     }
     await turn.channel.sendNewEntries(() => "shown");
+  }
+
+  /** Returns the updates of the running turn that no entry has yet. */
+  listUnwritten(): LooseMembers[] {
+    return this.turn?.recorded.listUnwritten() ?? [];
   }
 
   /** Collects the agent's messages between turns. */
@@ -418,10 +444,16 @@ export class AcpSession {
     if (!channel) throw new Failure("cancelled");
     await this.whenDelivered();
     const { sessionId: _, ...rest } = params;
-    const result = await channel.ask(method, rest, signal);
-    if (method === "session/request_permission" && turn && turn === this.turn)
-      await this.inOrder((session) => this.append(session, [makePermissionDraft(rest, { result })]));
-    return result;
+    if (method !== "session/request_permission" || !turn) return channel.ask(method, rest, signal);
+    // The call is durable before the person decides about it.
+    await this.record(turn, turn.recorded.flush());
+    const asked = channel.ask(method, rest, signal);
+    const answer = await asked.then(
+      (result) => ({ result }),
+      ({ code, message }) => ({ error: { code, message } }),
+    );
+    if (turn === this.turn) await this.record(turn, turn.recorded.permit(rest, answer));
+    return asked;
   }
 }
 

@@ -84,6 +84,8 @@ export interface AgentBackend {
   getSettings(session: AgentSession): Promise<AgentReply>;
   /** Returns the classifier of entries written between turns; undefined when the client is shown all of them. */
   findClassifier?(sessionId: string): ((item: PathEntry) => EntryVisibility) | undefined;
+  /** Returns the updates of a running turn that no entry has yet, for a client that loads the session meanwhile. */
+  listUnwritten?(sessionId: string): readonly AgentReply[];
   /** Sends the updates that the client did not ask for, after the reply that opens the session. */
   sendInitialUpdates?(sessionId: string): Promise<void>;
   /**

@@ -1,12 +1,14 @@
 /** Content of messages as blocks of the Agent Client Protocol. */
 
-import { type LooseMembers, toBlocks } from "../../../core/format/loose.ts";
+import { isObject, type LooseMembers, toBlocks, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import { toJsonText } from "../../../core/json/json.ts";
 
 export type AcpBlock =
   | { readonly type: "text"; readonly text: string }
-  | { readonly type: "image"; readonly data: string; readonly mimeType: string };
+  | { readonly type: "image"; readonly data: string; readonly mimeType: string }
+  /** Content as an agent of the protocol, or its client, gave it. */
+  | { readonly type: "audio" | "resource_link" | "resource"; readonly [member: string]: unknown };
 
 /** Characters of a text sent at a time: clients refuse lines over some megabytes. */
 const LONGEST_TEXT = 1 << 16;
@@ -36,12 +38,32 @@ export function* renderBlocks(content: unknown): Generator<RenderedBlock> {
 }
 
 export function* renderBlock(block: LooseMembers): Generator<RenderedBlock> {
-  const { type, text, data, mimeType } = block;
-  if (type === "text" && typeof text === "string")
+  const { type, text, data, mimeType, acp } = block;
+  if (isObject(acp) && isAcpBlock(acp)) yield { block: acp };
+  else if (type === "text" && typeof text === "string")
     for (const piece of splitText(text)) yield { block: { type, text: piece } };
   else if (type === "image" && typeof data === "string" && typeof mimeType === "string")
     yield { block: { type, data, mimeType } };
   else yield describeUnknown(block);
+}
+
+/** Members that are texts, by kind of content. */
+const TEXTS: Readonly<Record<string, readonly string[]>> = {
+  text: ["text"],
+  image: ["data", "mimeType"],
+  audio: ["data", "mimeType"],
+  resource_link: ["name", "uri"],
+};
+
+/** Returns whether a stored value is content of the protocol. */
+export function isAcpBlock(value: LooseMembers): value is AcpBlock {
+  const { type, resource } = value;
+  if (type === "resource") {
+    const { uri, text, blob } = toMembers(resource);
+    return typeof uri === "string" && (typeof text === "string" || typeof blob === "string");
+  }
+  const names = Object.hasOwn(TEXTS, String(type)) ? TEXTS[String(type)] : undefined;
+  return names?.every((name) => typeof value[name] === "string") === true;
 }
 
 /** Returns a text for a block that the protocol has no kind for, or that is malformed. */

@@ -49,9 +49,10 @@ export async function replay(
   const { after, entries } = await sendEntries(sending);
   requireNotStopped(isStopped);
   const mapper = position.mapper as UpdateMapper;
-  for (const update of mapper.flush(facts.isElsewhere || session.isInTurn))
-    await context.update(session.id, update, isStopped);
-  await context.update(session.id, makeInfoUpdate(facts), isStopped);
+  const rest = [...mapper.flush(facts.isElsewhere || session.isInTurn)];
+  const unwritten = context.facts.agent?.listUnwritten?.(session.id) ?? [];
+  for (const update of [...rest, ...(unwritten as AcpUpdate[])]) await context.update(session.id, update, isStopped);
+  await context.update(session.id, makeInfoUpdate(facts, mapper.firstSaid), isStopped);
   await sendUsage(context, session, position, isStopped);
   session.position = position;
   return { facts, after, entries };
@@ -177,8 +178,9 @@ function makeMapper({ features }: ReplayContext, { cwd }: SessionOutline): Updat
 }
 
 /** Returns the update about the session itself: title, leaf, model, thinking level. */
-function makeInfoUpdate({ name, model, thinkingLevel, leafId }: SessionOutline): AcpUpdate {
-  const title = name === null ? {} : { title: name };
+function makeInfoUpdate({ name, model, thinkingLevel, leafId }: SessionOutline, firstSaid: string): AcpUpdate {
+  const words = name ?? firstSaid;
+  const title = words === "" ? {} : { title: words };
   return { sessionUpdate: "session_info_update", ...title, _meta: { [SERVER_NAME]: { leafId, model, thinkingLevel } } };
 }
 
@@ -190,7 +192,7 @@ async function sendUsage(
   isStopped: () => boolean,
 ): Promise<void> {
   position.isUsagePending = false;
-  if (context.facts.agent?.reportsUsage) return;
+  if (context.facts.agent?.reportsUsage || position.mapper?.hasUsage) return;
   const usage = await readContextUsage(context.dispatcher, session.id);
   if (!usage || usage.tokens === null) return;
   const { cost = 0 } = position.mapper ?? {};

@@ -33,6 +33,10 @@ const KINDS: readonly (readonly [ToolKind, string])[] = [
 ];
 const kinds = new Map(KINDS.flatMap(([kind, names]) => names.split(" ").map((name) => [name, kind] as const)));
 
+export function isToolKind(value: unknown): boolean {
+  return value === "other" || KINDS.some(([kind]) => kind === value);
+}
+
 export function getToolKind(name: string): ToolKind {
   return kinds.get(name.replace(/[_-]/g, "").toLowerCase()) ?? "other";
 }
@@ -62,8 +66,11 @@ export function getLocations(args: unknown, cwd: string): readonly { path: strin
   const given = toMembers(args);
   const path = getFilePath(given, cwd);
   if (path === undefined) return [];
-  const line = given.offset ?? given.line;
-  return [typeof line === "number" && Number.isInteger(line) && line > 0 && line < 2 ** 32 ? { path, line } : { path }];
+  return [makeLocation(path, given.offset ?? given.line)];
+}
+
+export function makeLocation(path: string, line: unknown): { path: string; line?: number } {
+  return typeof line === "number" && Number.isInteger(line) && line > 0 && line < 2 ** 32 ? { path, line } : { path };
 }
 
 /** Returns the requested changes of a call, as its contents. */
@@ -93,7 +100,10 @@ const STATES: Readonly<Record<string, string>> = {
 export function parsePlan(name: string, args: unknown): readonly object[] | undefined {
   const given = toMembers(args);
   const listed = /^(?:todo_?write|update_?plan)$/i.test(name) ? (given.todos ?? given.plan) : undefined;
-  if (!Array.isArray(listed)) return undefined;
+  return Array.isArray(listed) ? toPlanEntries(listed) : undefined;
+}
+
+export function toPlanEntries(listed: readonly unknown[]): readonly object[] {
   return listed.map(toMembers).map((item) => {
     const priority = toStored(item.priority);
     return {

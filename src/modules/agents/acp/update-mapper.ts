@@ -1,12 +1,19 @@
 /** Maps the entries of a path, one after the other, to updates for the client. */
 
 import { pairUp } from "../../../core/context/pairing.ts";
-import { findTextMember, type LooseMembers, toBlocks, toMembers } from "../../../core/format/loose.ts";
-import { toAmount, toPreview, toShownText, toStored } from "../../../core/format/message.ts";
+import { findTextMember, isObject, type LooseMembers, toBlocks, toMembers } from "../../../core/format/loose.ts";
+import { getContentText, toAmount, toPreview, toShownText, toStored } from "../../../core/format/message.ts";
 import { getEntryUsage } from "../../../core/session/stats.ts";
 import { renderBlocks } from "./blocks.ts";
-import { makeAbandonedUpdate, makeCallUpdate, makeResultUpdate, toTextContent } from "./call-updates.ts";
-import { parsePlan } from "./tools.ts";
+import {
+  type AcpToolCall,
+  makeAbandonedUpdate,
+  makeCallUpdate,
+  makeResultUpdate,
+  pickCallMembers,
+  toTextContent,
+} from "./call-updates.ts";
+import { parsePlan, toPlanEntries } from "./tools.ts";
 
 /** The name of this server, and of our member in `_meta`. */
 export const SERVER_NAME = "pi-session-server";
@@ -34,12 +41,9 @@ export interface ClientFeatures {
 }
 
 /** A tool call of the last answer on the path. */
-interface OpenCall {
+interface OpenCall extends AcpToolCall {
   /** The id in the entry. */
   readonly id: string;
-  readonly toolCallId: string;
-  readonly name: string;
-  readonly arguments: unknown;
   /** The ids of its entry. */
   readonly ids: LooseMembers;
   isAnswered: boolean;
@@ -60,10 +64,16 @@ export class UpdateMapper {
   private pendingResults: PendingResult[] = [];
   /** Ids of calls that were sent to the client. They may repeat in a session, but not at the client. */
   private readonly used = new Set<string>();
+  /** The client's ids of calls, by those in the session; of calls with the same one, the last. */
+  private readonly clientIds = new Map<string, string>();
   /** Ids of calls that were sent and are not in the session yet. */
   private claimed: { readonly wanted: string; readonly id: string }[] = [];
   /** The cost of the mapped entries, in dollars. */
   cost = 0;
+  /** The beginning of the first message of the user. */
+  firstSaid = "";
+  /** True if the agent of the last answer has said how full its context was. */
+  hasUsage = false;
 
   constructor(cwd: string, features: ClientFeatures) {
     this.cwd = cwd;
@@ -93,6 +103,7 @@ export class UpdateMapper {
   private *before(item: PathEntry): Generator<AcpUpdate> {
     this.cost += toAmount(toMembers(toMembers(getEntryUsage(item.entry)).cost).total);
     if (!isAnswer(item)) return;
+    this.hasUsage = false;
     // The results of the answer before are complete.
     yield* this.flush(false);
     this.calls = [];
@@ -137,6 +148,8 @@ export class UpdateMapper {
         return yield* this.compaction(id, summary);
       case "branch_summary":
         return yield* textUpdates(id, `Summary of another branch:\n\n${summary}`, { kind: "branch_summary" });
+      case "custom":
+        return yield* entry.customType === "acp_updates" ? this.kept(toMembers(entry.data).updates) : [];
       case "session_info":
         yield { sessionUpdate: "session_info_update", title: findTextMember(entry, "name") ?? null };
     }
@@ -146,6 +159,7 @@ export class UpdateMapper {
     const { id } = item;
     switch (message.role) {
       case "user":
+        this.firstSaid ||= toPreview(getContentText(message.content));
         return yield* chunks("user_message_chunk", id, message.content);
       case "assistant":
         return yield* this.answer(item, message);
@@ -168,6 +182,22 @@ export class UpdateMapper {
     }
   }
 
+  /** Yields the updates that an agent of the protocol sent and that messages have no place for. */
+  private *kept(updates: unknown): Generator<AcpUpdate> {
+    for (const update of Array.isArray(updates) ? updates.map(toMembers) : []) {
+      const { sessionUpdate, entries, used, size, cost, toolCallId } = update;
+      if (sessionUpdate === "plan" && Array.isArray(entries)) yield { sessionUpdate, entries: toPlanEntries(entries) };
+      if (sessionUpdate === "usage_update" && isCount(used) && isCount(size)) {
+        this.hasUsage = true;
+        const { amount, currency } = toMembers(cost);
+        const isCost = typeof amount === "number" && typeof currency === "string";
+        yield { sessionUpdate, used, size, ...(isCost ? { cost } : {}) };
+      }
+      if (sessionUpdate === "tool_call_update" && typeof toolCallId === "string")
+        yield { ...pickCallMembers(update), sessionUpdate, toolCallId: this.clientIds.get(toolCallId) ?? toolCallId };
+    }
+  }
+
   private *custom(id: string, message: LooseMembers): Generator<AcpUpdate> {
     if (message.display !== false) yield* chunks("agent_message_chunk", id, message.content);
   }
@@ -187,7 +217,7 @@ export class UpdateMapper {
     for (const block of toBlocks(message.content)) {
       if (block.type === "toolCall") yield* this.call(item, block);
       else if (block.type === "thinking") {
-        const content = { type: "text", text: toStored(block.thinking) };
+        const content = { type: "text", text: toStored(block.thinking), acp: block.acp };
         yield* chunks("agent_thought_chunk", id, block.redacted === true ? [] : [content]);
       } else if (block.type !== "redactedThinking") yield* chunks("agent_message_chunk", id, [block]);
     }
@@ -203,6 +233,7 @@ export class UpdateMapper {
       toolCallId: this.freshId(toStored(block.id), `${item.id}/${this.calls.length}`),
       name,
       arguments: given,
+      acp: isObject(block.acp) ? block.acp : undefined,
       ids: pickIds(item),
       isAnswered: false,
       isAbandoned: false,
@@ -210,7 +241,8 @@ export class UpdateMapper {
     this.calls.push(call);
     yield makeCallUpdate(call, this.cwd);
     const entries = parsePlan(name, given);
-    if (entries) yield { sessionUpdate: "plan", entries };
+    // The agent has sent its plan.
+    if (entries && !call.acp) yield { sessionUpdate: "plan", entries };
   }
 
   private *result(item: PathEntry, message: LooseMembers): Generator<AcpUpdate> {
@@ -265,9 +297,15 @@ export class UpdateMapper {
   private freshId(wanted: string, otherwise: string): string {
     const at = this.claimed.findIndex((call) => call.wanted === wanted);
     if (at >= 0) return this.claimed.splice(at, 1)[0].id;
+    const id = this.unusedId(wanted, otherwise);
+    this.used.add(id);
+    if (wanted !== "") this.clientIds.set(wanted, id);
+    return id;
+  }
+
+  private unusedId(wanted: string, otherwise: string): string {
     let id = wanted === "" ? otherwise : wanted;
     for (let n = 0; this.used.has(id); n++) id = n === 0 ? otherwise : `${otherwise}/${n}`;
-    this.used.add(id);
     return id;
   }
 }
@@ -307,12 +345,16 @@ function* textUpdates(messageId: string, text: string, mark: LooseMembers): Gene
 /** Returns an update with members added to ours in `_meta`. */
 export function addMeta(update: AcpUpdate, ours: LooseMembers): AcpUpdate {
   const before = toMembers(toMembers(update._meta)[SERVER_NAME]);
-  return { ...update, _meta: { [SERVER_NAME]: { ...ours, ...before } } };
+  return { ...update, _meta: { ...toMembers(update._meta), [SERVER_NAME]: { ...ours, ...before } } };
 }
 
 /** Returns whether an entry is an answer of the model. It ends the results of the answer before. */
 function isAnswer({ entry }: PathEntry): boolean {
   return entry.type === "message" && toMembers(entry.message).role === "assistant";
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isInteger(value) && value >= 0;
 }
 
 function pickIds({ id, parentId }: PathEntry): { entryId: string; parentId: string | null } {
