@@ -6,7 +6,7 @@
 import { Failure } from "../failure.ts";
 import { type Batch, makeDraft, makeNewLine, makeNewPlace, patchMembers, readHeadMark } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/node-reader.ts";
-import { areSameBytes, parse, toBytes, trimLine } from "../json/json.ts";
+import { areSameBytes, findKnownValueEnd, getMembers, getMemberValue, parse, toBytes, trimLine } from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
 import type { Log } from "../ports/store.ts";
 import type { Session } from "./session.ts";
@@ -135,6 +135,28 @@ function keyedIn(members: EntryMembers, sessionId: string): (Partial<Batch> & { 
   const { key } = batch ?? {};
   return batch?.session === sessionId && typeof key === "string" ? { ...batch, key } : undefined;
 }
+
+/** Digests that identify an entry wherever it is. */
+export interface EntryIdentity {
+  /** The line without ids: the same in a branch, whose entries may have other ids and parents. */
+  readonly content: string;
+  /** The idempotency key and the place among its entries: the same for a repeat. Missing without a key. */
+  readonly repeat?: string;
+}
+
+/** Returns the identity of an entry of a session. */
+export function identifyEntry(line: Uint8Array, sessionId: string, sha256: Env["sha256"]): EntryIdentity {
+  const stored = trimLine(line);
+  const content = sha256(patchMembers(stored, NAMELESS));
+  const found = getMembers(stored, 0, stored.length, findKnownValueEnd) ?? [];
+  const [type, _batch] = ["type", "_batch"].map((name) => getMemberValue(stored, found, name));
+  const { key, index, count } = keyedIn({ _batch }, sessionId) ?? {};
+  return key === undefined
+    ? { content }
+    : { content, repeat: sha256(toBytes(JSON.stringify([key, index, count, type]))) };
+}
+
+const NAMELESS = Object.fromEntries(["id", ...REFERENCES].map((name) => [name, new Uint8Array()]));
 
 /** Returns the branch that lines make. Existing ones are left out. `names`: entries that exist under another id. */
 export function makeBranch(

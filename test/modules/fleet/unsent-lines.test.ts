@@ -632,8 +632,11 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await written(log, 0);
     const { end, ...acknowledged } = one.journal.ends.of(SESSION) as AcknowledgedEnd;
     const nowhere = "0".repeat(64);
-    const lost = { entries: 1, isLeast: false };
-    one.journal.ends.keepLoss({ ...acknowledged, end: { ...end, chain: nowhere }, last: nowhere }, lost);
+    const lost = { entries: 1, isLeast: false, commits: [{ entries: 1, last: nowhere }] };
+    one.journal.ends.keepLoss(
+      { ...acknowledged, end: { ...end, chain: nowhere }, last: nowhere, content: nowhere },
+      lost,
+    );
     await written(log, 1);
     log.close();
     const message = expect.stringMatching(/has 1 of the entries that were acknowledged .*; remove \S+\.lost\.jsonl/);
