@@ -134,7 +134,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const scene = await new Scene(kind, journaled).play(TWO);
     const { fleet, journal, file, store } = scene.actor("two").machine;
     const had: string[][] = [];
-    const own = { delete: async () => had.push(scene.table.linesOf(SESSION)), locate: () => file };
+    const own = { delete: async () => had.push(scene.table.linesOf(SESSION)), locate: () => file, trash: () => [] };
     const cycle = makeFleetLifeCycle(
       own as unknown as LifeCycle,
       {
@@ -548,7 +548,13 @@ const GIVEN = [expect.objectContaining({ outcome: "given" })];
 /** The life cycle of a machine whose own only notes the paths in `done`. */
 function lifeCycleOf({ fleet, journal, file, store }: Machine, done: string[]): LifeCycle {
   const move = async (from: string) => ({ deleted: done.push(from) });
-  const own = { delete: move, archive: move, relocate: move, locate: () => file } as unknown as LifeCycle;
+  const own = {
+    delete: move,
+    archive: move,
+    relocate: move,
+    locate: () => file,
+    trash: () => [],
+  } as unknown as LifeCycle;
   return makeFleetLifeCycle(own, {
     ...{ fleet, journal, open: store.open, idAt: () => SESSION, isArchived: () => false },
     adminQueries: { keep: async () => true },
