@@ -127,8 +127,8 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
       const unknown = { name: "outcome_unknown", retryable: true };
       expect((await one.wire.reply(`append ${fault}`)).error.data).toMatchObject(unknown);
       expect(idsOf((await one.wire.reply(`get_entries ${fault}`)).result)).not.toContain(id);
-      // As long as the fleet is away, nothing is said about it.
-      expect((await one.refused("append", params)).name).toBe("storage_failed");
+      // As long as the fleet is away, it stays unknown.
+      expect((await one.refused("append", params)).name).toBe("outcome_unknown");
       one.heals();
       for (let n = 0; n < 2; n++) expect((await one.result("append", params)).entryIds).toEqual([id]);
     }

@@ -20,6 +20,7 @@ import {
   requireFailure,
   toLeaseFailure,
   toQuarantinedFailure,
+  toUnaskedFailure,
   toUnconfirmedFailure,
 } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, findEntries, hasEnd, identifyLast } from "./acknowledged-ends.ts";
@@ -160,7 +161,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
         this.lease.note("doubts");
         const reported = await this.toReportedError(error);
         if (reported === null) return this.takeInPending();
-        const refusal = requireFailure(reported);
+        const refusal = toUnaskedFailure(requireFailure(reported));
         this.lease.refuse(refusal);
         // Others may write to what this process cannot.
         if (!refusal.retryable) this.lease.release();
@@ -651,8 +652,10 @@ export class FleetReplica implements Replica, ReplicaStatus {
     for (let waits = 0, since = elapsed(); this.known.entries < commit.count; ) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
-      else if (!isPatient || !(await patience(waits++, since, commit.doubt !== undefined)))
-        throw makeAwayFailure(reason);
+      else if (!isPatient || !(await patience(waits++, since, commit.doubt !== undefined))) {
+        const failure = makeAwayFailure(reason);
+        throw this.lease.epoch === null ? toUnaskedFailure(failure) : failure;
+      }
       if (commit.noteTry(this.known.now)) throw makeTooSlowFailure();
     }
     this.late.begin();
