@@ -448,6 +448,7 @@ export class Dispatcher implements Caller, SharingServer {
       if ("error" in ran && isAway(ran.error) && call.fault === undefined)
         lane.failWaitingWrites(ran.error, (waiting) => hasEntriesOf(session, waiting));
     } else if (call.command.effect !== "read") this.sharing?.plan();
+    else if ("error" in ran) this.replies.noteFailedRead(this.lanes.sessionOf(lane), ran.error);
     // Any call that names a session may have opened it.
     this.upkeep.noteOpened();
     // A host with its own leaf from the start gets no event about another leaf.
