@@ -214,6 +214,32 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     expect((await one.result("verify_session")).damage).toEqual([]);
   });
 
+  test("kept lines of entries that the session has with other bytes are left out and named, until the request names them", async () => {
+    const one = await new FleetServer(args).start();
+    const sessionId = await one.begin();
+    await one.append("two");
+    const lines: string[] = one.fleet.table.linesOf(sessionId);
+    const [first, second] = lines.map((line) => JSON.parse(line));
+    const folder = join(one.lives.place.state, "quarantine");
+    mkdirSync(folder, { recursive: true });
+    const keptAt = join(folder, "edited.refused.bin");
+    const header = { type: "session", version: 3, id: sessionId, timestamp: first.timestamp, cwd: "/" };
+    const edited = { ...first, ...user("edited") };
+    // Another machine gave this one back after an entry with a new id.
+    const moved = { ...second, parentId: "elsewhere" };
+    const more = { ...second, ...user("more"), id: "more", parentId: "two" };
+    writeFileSync(keptAt, [header, edited, moved, more].map((line) => `${JSON.stringify(line)}\n`).join(""));
+    for (const entryIds of [["more"], [], []])
+      expect(await one.result("recover_kept", { keptAt })).toMatchObject({ entryIds, edited: ["one"], renamed: [] });
+    expect((await one.result("list_kept")).kept).toMatchObject([{ keptAt }]);
+    expect(one.inFleet(sessionId).slice(0, 3)).toEqual(["one", "two", "more"]);
+    const named = await one.result("recover_kept", { keptAt, edited: ["one"] });
+    expect(named).toMatchObject({ edited: [], renamed: [{ from: "one" }] });
+    expect(await one.ids()).toEqual(["one", "two", "more", named.renamed[0].to]);
+    expect(await one.result("recover_kept", { keptAt })).toMatchObject({ entryIds: [], edited: [] });
+    expect((await one.result("list_kept")).kept).toEqual([]);
+  });
+
   test("what was refused is not there twice after the host has repeated it with its key, and what continues it is there", async () => {
     const one = await new FleetServer(args).start();
     const sessionId = await one.begin();
