@@ -93,6 +93,12 @@ export function requireFailure(error: unknown): Failure {
   throw error;
 }
 
+/** Returns null for a failure, and throws any other error. */
+export function ignoreFailure(error: unknown): null {
+  requireFailure(error);
+  return null;
+}
+
 /** Returns the failure of a copy that cannot be fetched, because the file with its name is of another session. */
 export function makePlaceTakenFailure(sessionId: string, sessionPath: string): Failure {
   return new Failure(
