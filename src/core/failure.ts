@@ -161,6 +161,9 @@ export function joinClause(subject: string, message: string): string {
 /** A request that is not valid at this point of the conversation (JSON-RPC -32600). */
 export class InvalidRequest extends Error {}
 
+/** The fleet did not answer, and may have entries that this process does not know. */
+export class UnaskedFailure extends Failure {}
+
 /** Returns whether an error means that the fleet did not answer. */
 export function isAway(error: unknown): boolean {
   return error instanceof Failure && error.name === "storage_failed" && error.details.fleet === true && error.retryable;

@@ -175,12 +175,14 @@ export class HostSink implements Sink {
     let counts = outcome;
     for (let renewals = 0; ; renewals++) {
       let message: OutgoingMessage;
+      let failed: unknown;
       try {
         message = this.gathered(this.current.reply(call, counts), call, usedBytes, memoryBytes);
       } catch (error) {
+        failed = error;
         message = [...this.current.reply(call, { error })];
       }
-      const next = renewals < MAX_RENEWALS ? renewed?.() : undefined;
+      const next = renewals < MAX_RENEWALS ? renewed?.(failed) : undefined;
       if (!next) return message;
       releaseSpooled(message);
       counts = next;

@@ -6,7 +6,7 @@
 import { Failure } from "../failure.ts";
 import { type Batch, makeDraft, makeNewLine, makeNewPlace, patchMembers, readHeadMark } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/node-reader.ts";
-import { areSameBytes, parse, toBytes, trimLine } from "../json/json.ts";
+import { areSameBytes, findKnownValueEnd, getMembers, getMemberValue, parse, toBytes, trimLine } from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
 import type { Log } from "../ports/store.ts";
 import type { Session } from "./session.ts";
@@ -35,18 +35,39 @@ export interface BranchBase {
   readonly theirs: readonly Uint8Array[];
 }
 
+/** A branch, and the ids of lines that were left out because the session has their entries with other bytes. */
+interface RecoveredBranch extends AddedBranch {
+  readonly edited: readonly string[];
+}
+
 /**
- * Appends lines of another copy of a session to it as a branch. The leaf stays. Throws entry_not_found if they continue
- * an entry that is not here, and the failures of Session.append.
+ * Appends lines of another copy of a session to it as a branch. The leaf stays. `wanted`: ids of entries that are appended,
+ * under others, although the session has them with other bytes. Throws entry_not_found if they continue an entry that is not
+ * here, and the failures of Session.append.
  */
-export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBranch {
+export function addBranch(
+  session: Session,
+  own: readonly Uint8Array[],
+  wanted: ReadonlySet<string> = new Set(),
+): RecoveredBranch {
   const { log, env } = session;
   if (log.readOnly) throw log.readOnly;
   session.externalChanges.requireLock();
   const base = { log: session.log, count: session.log.nodes.count, theirs: [] };
   const sha256: Env["sha256"] = (bytes) => env.sha256(bytes);
   const repeats = repeatsIn(session, own);
-  const unrepeated = own.filter((line) => !repeats.has(idOf(membersOf(line))));
+  const edited: string[] = [];
+  const isLeftOut = (line: Uint8Array): boolean => {
+    const members = membersOf(line);
+    const id = idOf(members);
+    if (repeats.has(id)) return true;
+    const twin = findTwin(session, line, members);
+    if (twin !== "edited" || wanted.has(id)) return twin === "same";
+    // An earlier request may have named it.
+    if (makeBranch(base, [line], sha256, repeats).lines.length > 0) edited.push(id);
+    return true;
+  };
+  const unrepeated = own.filter((line) => !isLeftOut(line));
   // A marker moves the leaf of the entries after it.
   const left = unrepeated.every((line) => membersOf(line).customType === LEAF_MARKER) ? [] : unrepeated;
   const branch = makeBranch(base, left, sha256, repeats);
@@ -59,10 +80,24 @@ export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBr
     const sentence = `These entries continue ${parentId}, which this session does not have here; nothing was appended. If they are of another session, whose file was in this one's place, and that session has them, remove the kept file.`;
     throw new Failure("entry_not_found", sentence, { entryId: parentId });
   }
-  if (branch.lines.length === 0) return branch;
+  if (branch.lines.length === 0) return { ...branch, edited };
   const marker = makeLeafMarker(base, branch, sha256, session.sharedLeafId);
   session.write({ lines: [...branch.lines, marker], ids: branch.entryIds }, { isBranch: true });
-  return branch;
+  return { ...branch, edited };
+}
+
+/**
+ * Returns whether a session has the entry of a line under its id, perhaps with another parent, or edited: an edit keeps the
+ * parent and the time. Returns undefined if it has another entry with this id, or none.
+ */
+function findTwin({ log, id: sessionId, env }: Session, line: Uint8Array, members: EntryMembers) {
+  const position = log.nodes.position(idOf(members));
+  if (position < 0) return undefined;
+  const there = log.read(position);
+  const [own, known] = [line, there].map((one) => identifyEntry(one, sessionId, (bytes) => env.sha256(bytes)).content);
+  if (own === known) return "same";
+  const { parentId, timestamp } = membersOf(there);
+  return parentId === members.parentId && timestamp === members.timestamp ? "edited" : undefined;
 }
 
 /** Returns the ids of entries that the host has written again under their idempotency keys, with their present ids. */
@@ -135,6 +170,28 @@ function keyedIn(members: EntryMembers, sessionId: string): (Partial<Batch> & { 
   const { key } = batch ?? {};
   return batch?.session === sessionId && typeof key === "string" ? { ...batch, key } : undefined;
 }
+
+/** Digests that identify an entry wherever it is. */
+export interface EntryIdentity {
+  /** The line without ids: the same in a branch, whose entries may have other ids and parents. */
+  readonly content: string;
+  /** The idempotency key and the place among its entries: the same for a repeat. Missing without a key. */
+  readonly repeat?: string;
+}
+
+/** Returns the identity of an entry of a session. */
+export function identifyEntry(line: Uint8Array, sessionId: string, sha256: Env["sha256"]): EntryIdentity {
+  const stored = trimLine(line);
+  const content = sha256(patchMembers(stored, NAMELESS));
+  const found = getMembers(stored, 0, stored.length, findKnownValueEnd) ?? [];
+  const [type, _batch] = ["type", "_batch"].map((name) => getMemberValue(stored, found, name));
+  const { key, index, count } = keyedIn({ _batch }, sessionId) ?? {};
+  return key === undefined
+    ? { content }
+    : { content, repeat: sha256(toBytes(JSON.stringify([key, index, count, type]))) };
+}
+
+const NAMELESS = Object.fromEntries(["id", ...REFERENCES].map((name) => [name, new Uint8Array()]));
 
 /** Returns the branch that lines make. Existing ones are left out. `names`: entries that exist under another id. */
 export function makeBranch(

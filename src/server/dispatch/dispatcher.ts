@@ -21,7 +21,7 @@ import type { Hooks } from "../connection/hooks.ts";
 import { CallContexts } from "./call-context.ts";
 import { keepFoundEvents } from "./found-events.ts";
 import { askGates, type Gate, Redirection } from "./gate.ts";
-import { hasEntriesOf, type KeyedParams, KeyedResults } from "./keyed-results.ts";
+import { hasEntriesOf, type KeyedParams, KeyedResults, toKeyedError } from "./keyed-results.ts";
 import { BatchReply, getReadSource, type Lane, type Payload, type QueuedCall, type ReadSource } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
@@ -439,7 +439,8 @@ export class Dispatcher implements Caller, SharingServer {
     events: PendingEvent[],
     readFrom?: ReadSource,
   ): void {
-    const outcome = this.replies.shaped(call, ran);
+    const isFailedWrite = "error" in ran && call.command.effect === "write";
+    const outcome = this.replies.shaped(call, isFailedWrite ? { error: toKeyedError(call, ran.error) } : ran);
     const left = "error" in outcome ? keepFoundEvents(this.lanes.sessionOf(lane), events) : events;
     if (call.command.effect === "write") {
       this.noteApplied(lane, outcome);
@@ -447,6 +448,7 @@ export class Dispatcher implements Caller, SharingServer {
       if ("error" in ran && isAway(ran.error) && call.fault === undefined)
         lane.failWaitingWrites(ran.error, (waiting) => hasEntriesOf(session, waiting));
     } else if (call.command.effect !== "read") this.sharing?.plan();
+    else if ("error" in ran) this.replies.noteFailedRead(this.lanes.sessionOf(lane), ran.error);
     // Any call that names a session may have opened it.
     this.upkeep.noteOpened();
     // A host with its own leaf from the start gets no event about another leaf.

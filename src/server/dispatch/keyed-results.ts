@@ -2,7 +2,7 @@
 
 import { isDeepStrictEqual } from "node:util";
 import type * as z from "zod";
-import { Failure } from "../../core/failure.ts";
+import { Failure, UnaskedFailure } from "../../core/failure.ts";
 import type { Maker } from "../../core/session/keyed-request.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
@@ -38,6 +38,19 @@ export function hasEntriesOf(session: Session | null, { params }: Call): boolean
     // The disk does not read them now.
     return false;
   }
+}
+
+/** Returns the error to report of a write: outcome_unknown if an earlier request with its key may be there. */
+export function toKeyedError({ params }: Call, error: unknown): unknown {
+  const { idempotencyKey } = (params ?? {}) as KeyedParams;
+  if (!(error instanceof UnaskedFailure) || idempotencyKey === undefined) return error;
+  const text = {
+    what: error.text.what,
+    state:
+      "This request changed nothing; whether an earlier one with its idempotencyKey was stored is unknown until the database answers.",
+    advice: "Send it again with the same key.",
+  };
+  return new Failure("outcome_unknown", text, error.details, { cause: error, retryable: true });
 }
 
 export class KeyedResults {

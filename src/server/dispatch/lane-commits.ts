@@ -2,7 +2,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import { keepFoundEvents } from "./found-events.ts";
-import { hasEntriesOf, type KeyedResults } from "./keyed-results.ts";
+import { hasEntriesOf, type KeyedResults, toKeyedError } from "./keyed-results.ts";
 import { getReadSource, isReply, type Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Replies } from "./replies.ts";
@@ -94,7 +94,7 @@ export class LaneCommits {
       if (command.effect === "write") {
         // An invalid request is still invalid, and entries of an earlier one with its key are still there, or may be.
         if ("error" in slot.outcome ? !isUndone(slot.outcome.error) : hasEntriesOf(session, slot.call)) continue;
-        slot.outcome = { error };
+        slot.outcome = { error: toKeyedError(slot.call, error) };
         this.keyed.forget(slot.call);
       } else if ((command.effect === "read" || command.describesSessions) && !("error" in slot.outcome)) {
         slot.outcome = this.replies.again(lane, slot);

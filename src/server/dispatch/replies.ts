@@ -2,6 +2,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import { holdsRaw } from "../../core/json/raw.ts";
+import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
 import type { Call, Outcome } from "../connection/call.ts";
@@ -21,6 +22,8 @@ export class Replies {
   private isStarted = false;
   /** The event of the session at start; null for none, undefined while it is not made. */
   private startEvent: PendingEvent | null | undefined;
+  /** The failures of reads since a log was opened, or its copy was fetched again. */
+  readonly failedReads = new WeakMap<Log, Failure>();
   /** Ids, as JSON text, of calls without a sent reply. */
   readonly awaitedIds = new Set<string>();
   /** Sessions reported as having entries on this machine alone. */
@@ -197,7 +200,15 @@ export class Replies {
   /** Returns the renewal of a reply, if making the reply reads entries; only that can show a result to be wrong. */
   private renewal(lane: Lane, slot: ReplySlot): Renewed | undefined {
     const { readFrom, outcome } = slot;
-    return readFrom && "result" in outcome && holdsRaw(outcome.result) ? () => this.renewed(lane, slot) : undefined;
+    if (!readFrom || "error" in outcome || !holdsRaw(outcome.result)) return undefined;
+    return (error) => {
+      if (error !== undefined) this.noteFailedRead(readFrom.session, error);
+      return this.renewed(lane, slot);
+    };
+  }
+
+  noteFailedRead(session: Session | null, error: unknown): void {
+    if (session && error instanceof Failure) this.failedReads.set(session.log, error);
   }
 
   /** Runs the read of a slot again. */

@@ -16,7 +16,8 @@ export interface Prepared {
   readonly memoryBytes: number;
 }
 
-export type Renewed = () => Outcome | undefined;
+/** Returns another outcome if making a reply has shown the first one to be wrong. `error`: the reason why it was not made. */
+export type Renewed = (error?: unknown) => Outcome | undefined;
 
 /**
  * The receiver of finished calls. Making replies and events reads stored entries. An error then becomes the reply, or

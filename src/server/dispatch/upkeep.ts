@@ -129,7 +129,8 @@ export class Upkeep implements Gate {
 
   /** Reads entries that other programs wrote to a session. */
   readForeign(lane: Lane, session: Session): void {
-    let failure: unknown;
+    // A container finds damage in place only when it is read.
+    let failure: unknown = this.replies.failedReads.get(session.log);
     try {
       lane.pushForeign(session, session.refresh());
     } catch (error) {
@@ -152,7 +153,7 @@ export class Upkeep implements Gate {
     // The log stays until other machines can be asked, and for good if none of them has the lost entries.
     const end = (): void =>
       void this.fetches.set(log, { due: env.now() + wait, wait: Math.min(2 * wait, LONGEST_FETCH_WAIT) });
-    fetching.then(end, end);
+    fetching.then(() => this.replies.failedReads.delete(log)).then(end, end);
   }
 
   /** Releases the locks of idle sessions, and closes the least recently used ones over the limit. */

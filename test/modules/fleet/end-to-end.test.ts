@@ -127,8 +127,8 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
       const unknown = { name: "outcome_unknown", retryable: true };
       expect((await one.wire.reply(`append ${fault}`)).error.data).toMatchObject(unknown);
       expect(idsOf((await one.wire.reply(`get_entries ${fault}`)).result)).not.toContain(id);
-      // As long as the fleet is away, nothing is said about it.
-      expect((await one.refused("append", params)).name).toBe("storage_failed");
+      // As long as the fleet is away, it stays unknown.
+      expect((await one.refused("append", params)).name).toBe("outcome_unknown");
       one.heals();
       for (let n = 0; n < 2; n++) expect((await one.result("append", params)).entryIds).toEqual([id]);
     }
@@ -212,6 +212,32 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     }
     expect(await one.ids()).toEqual(["one", "good", "more"]);
     expect((await one.result("verify_session")).damage).toEqual([]);
+  });
+
+  test("kept lines of entries that the session has with other bytes are left out and named, until the request names them", async () => {
+    const one = await new FleetServer(args).start();
+    const sessionId = await one.begin();
+    await one.append("two");
+    const lines: string[] = one.fleet.table.linesOf(sessionId);
+    const [first, second] = lines.map((line) => JSON.parse(line));
+    const folder = join(one.lives.place.state, "quarantine");
+    mkdirSync(folder, { recursive: true });
+    const keptAt = join(folder, "edited.refused.bin");
+    const header = { type: "session", version: 3, id: sessionId, timestamp: first.timestamp, cwd: "/" };
+    const edited = { ...first, ...user("edited") };
+    // Another machine gave this one back after an entry with a new id.
+    const moved = { ...second, parentId: "elsewhere" };
+    const more = { ...second, ...user("more"), id: "more", parentId: "two" };
+    writeFileSync(keptAt, [header, edited, moved, more].map((line) => `${JSON.stringify(line)}\n`).join(""));
+    for (const entryIds of [["more"], [], []])
+      expect(await one.result("recover_kept", { keptAt })).toMatchObject({ entryIds, edited: ["one"], renamed: [] });
+    expect((await one.result("list_kept")).kept).toMatchObject([{ keptAt }]);
+    expect(one.inFleet(sessionId).slice(0, 3)).toEqual(["one", "two", "more"]);
+    const named = await one.result("recover_kept", { keptAt, edited: ["one"] });
+    expect(named).toMatchObject({ edited: [], renamed: [{ from: "one" }] });
+    expect(await one.ids()).toEqual(["one", "two", "more", named.renamed[0].to]);
+    expect(await one.result("recover_kept", { keptAt })).toMatchObject({ entryIds: [], edited: [] });
+    expect((await one.result("list_kept")).kept).toEqual([]);
   });
 
   test("what was refused is not there twice after the host has repeated it with its key, and what continues it is there", async () => {

@@ -33,6 +33,34 @@ describe.each(["jsonl", "v2"])("with a copy as %s", (store) => {
     expect(one.inFleet(sessionId)).toEqual(["one", "k"]);
   });
 
+  test.each(["whose answer was lost", "that another machine ran"])(
+    "a repeat of a request %s is unknown while nobody can be asked, and one without a key changed nothing",
+    async (first) => {
+      const one = await new FleetServer(["--store", store]).start();
+      const sessionId = await one.begin();
+      if (first === "whose answer was lost") {
+        one.fleet.faultAt = (_, name) => (name === "append" ? "after" : "before");
+        expect(await one.refused("append", keyed("k"))).toEqual(unknown);
+      } else {
+        const two = await new FleetServer(["--store", store], { table: one.fleet.table, leasesEnd: true }).start();
+        await two.result("switch_session", { sessionId });
+        await two.result("append", keyed("k"));
+        await two.end();
+        one.now += 60_000;
+      }
+      one.loses();
+      const { message, data } = (await one.wire.request("append", keyed("k"))).error;
+      expect(data).toEqual(unknown);
+      expect(message).toMatch(
+        /This request changed nothing; .* an earlier one with its idempotencyKey .* Send it again/,
+      );
+      expect(await one.refused("append", { entries: entriesOf("new") })).toMatchObject({ name: "storage_failed" });
+      one.heals();
+      expect((await one.result("append", keyed("k"))).entryIds).toEqual(["k"]);
+      expect(one.inFleet(sessionId)).toEqual(["one", "k"]);
+    },
+  );
+
   test("a repeated request whose entries are there is acknowledged, though a write before it fails", async () => {
     const one = await new FleetServer(["--store", store]).start();
     const sessionId = await one.begin();

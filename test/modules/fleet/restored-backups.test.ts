@@ -5,11 +5,13 @@
  * @module-tag system
  */
 
+import { readFileSync, writeFileSync } from "node:fs";
 import { beforeAll, describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
+import type { Json } from "../../support/server.ts";
 import { fleetSuite, instead, newSession, play } from "./support/sql-machines.ts";
 
 /** SQL functions that save and restore all tables of the fleet; leases have run out long before. */
@@ -118,5 +120,93 @@ describe("a restored backup of a fleet", needs(POSTGRESQL), () => {
     expect((await suite.runVerb("restore", place)).refused).toBe(0);
     expect((await suite.verb("verify", place)).status).toBe(0);
     expect(suite.sql(said("s").replace("{s}", sessionId))).toBe("a1 a2");
+  });
+
+  /** A machine whose disk lost what it had acknowledged after a backup, and another one that still has that. */
+  async function makeLoss(appends: readonly Json[]) {
+    const { lives, wire, place } = await suite.machine({ fleet: known() });
+    const sessionId = await newSession(wire, [user("a1")]);
+    const { sessionFile } = await wire.result("get_state");
+    suite.sql("select keep()");
+    for (const one of appends) await wire.result("append", one);
+    await lives.end();
+    writeFileSync(sessionFile, `${readFileSync(sessionFile, "utf8").split("\n").slice(0, 2).join("\n")}\n`);
+    const other = await suite.machine({ fleet: known() });
+    await other.wire.result("switch_session", { sessionId });
+    await other.lives.end();
+    suite.sql("select put_back()");
+    const texts = () => suite.sql(said("s").replace("{s}", sessionId));
+    const lacking = async () => (await suite.runVerb("verify", place)).lacking.map(({ entries }: Json) => entries);
+    return { sessionId, place, other: other.place, texts, lacking };
+  }
+
+  const named = (id: string, text: string): Json => ({ entries: [{ ...user(text), id }] });
+
+  async function append({ sessionId }: { sessionId: string }, ...appends: readonly Json[]): Promise<void> {
+    const { lives, wire } = await suite.machine();
+    await wire.result("switch_session", { sessionId });
+    for (const one of appends) await wire.result("append", one);
+    await lives.end();
+  }
+
+  test.each([[true], [false]])(
+    "lacks nothing that another machine gave back with other parents (opened before: %s)",
+    async (isOpened) => {
+      const b = { ...named("b", "b1"), idempotencyKey: "k" };
+      const loss = await makeLoss([b, named("c", "c1")]);
+      const { sessionId, place, other, texts, lacking } = loss;
+      await append(loss, { ...b, entries: [user("b1")] });
+      if (isOpened) {
+        const opened = suite.lives({ fleet: known(), place });
+        const wire = await opened.start();
+        await wire.result("switch_session", { sessionId });
+        await wire.result("append", { entries: [user("later")] });
+        await opened.end();
+      }
+      expect(await lacking()).toEqual([1]);
+      expect((await suite.runVerb("restore", other)).refused).toBe(0);
+      expect(texts().replace(" later", "")).toBe("a1 b1 c1");
+      expect(await lacking()).toEqual([]);
+      expect((await suite.runVerb("push", place)).refused).toBe(0);
+    },
+  );
+
+  test.each([[true], [false]])(
+    "lacks the entry whose id others have, whatever came after it, until recover adds that (opened before: %s)",
+    async (isOpened) => {
+      const loss = await makeLoss([named("b", "b1"), named("c", "c1")]);
+      const { sessionId, place, other, texts, lacking } = loss;
+      await append(loss, named("b", "others"));
+      if (isOpened) {
+        const opened = suite.lives({ fleet: known(), place });
+        await (await opened.start()).result("switch_session", { sessionId });
+        await opened.end();
+      }
+      expect(await lacking()).toEqual([2]);
+      expect((await suite.runVerb("restore", other)).refused).toBe(0);
+      expect([texts(), await lacking()]).toEqual(["a1 others c1", [1]]);
+      const lives = suite.lives({ fleet: known(), place: other });
+      const wire = await lives.start();
+      await wire.result("switch_session", { sessionId });
+      const { kept } = await wire.result("list_kept");
+      await wire.result("recover_kept", { keptAt: kept[0].keptAt });
+      expect([texts(), await lacking()]).toEqual(["a1 others c1 b1", []]);
+    },
+  );
+
+  test("lacks exactly the entries that nobody has repeated elsewhere", async () => {
+    const [b, c] = [named("b", "b1"), named("c", "c1")].map((one, n) => ({ ...one, idempotencyKey: `k${n}` }));
+    const loss = await makeLoss([b, c]);
+    const repeat = { entries: [user("c1")], idempotencyKey: "k1" };
+    await append(loss, repeat);
+    expect(await loss.lacking()).toEqual([1]);
+    const again = suite.lives({ fleet: known(), place: loss.place });
+    const wire = await again.start();
+    await wire.result("switch_session", { sessionId: loss.sessionId });
+    await wire.result("append", repeat);
+    await again.end();
+    expect(await loss.lacking()).toEqual([1]);
+    await append(loss, { entries: [user("b1")], idempotencyKey: "k0" });
+    expect(await loss.lacking()).toEqual([]);
   });
 });

@@ -134,7 +134,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const scene = await new Scene(kind, journaled).play(TWO);
     const { fleet, journal, file, store } = scene.actor("two").machine;
     const had: string[][] = [];
-    const own = { delete: async () => had.push(scene.table.linesOf(SESSION)), locate: () => file };
+    const own = { delete: async () => had.push(scene.table.linesOf(SESSION)), locate: () => file, trash: () => [] };
     const cycle = makeFleetLifeCycle(
       own as unknown as LifeCycle,
       {
@@ -548,7 +548,13 @@ const GIVEN = [expect.objectContaining({ outcome: "given" })];
 /** The life cycle of a machine whose own only notes the paths in `done`. */
 function lifeCycleOf({ fleet, journal, file, store }: Machine, done: string[]): LifeCycle {
   const move = async (from: string) => ({ deleted: done.push(from) });
-  const own = { delete: move, archive: move, relocate: move, locate: () => file } as unknown as LifeCycle;
+  const own = {
+    delete: move,
+    archive: move,
+    relocate: move,
+    locate: () => file,
+    trash: () => [],
+  } as unknown as LifeCycle;
   return makeFleetLifeCycle(own, {
     ...{ fleet, journal, open: store.open, idAt: () => SESSION, isArchived: () => false },
     adminQueries: { keep: async () => true },
@@ -632,8 +638,11 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await written(log, 0);
     const { end, ...acknowledged } = one.journal.ends.of(SESSION) as AcknowledgedEnd;
     const nowhere = "0".repeat(64);
-    const lost = { entries: 1, isLeast: false };
-    one.journal.ends.keepLoss({ ...acknowledged, end: { ...end, chain: nowhere }, last: nowhere }, lost);
+    const lost = { entries: 1, isLeast: false, commits: [{ entries: 1, last: nowhere }] };
+    one.journal.ends.keepLoss(
+      { ...acknowledged, end: { ...end, chain: nowhere }, last: nowhere, content: nowhere },
+      lost,
+    );
     await written(log, 1);
     log.close();
     const message = expect.stringMatching(/has 1 of the entries that were acknowledged .*; remove \S+\.lost\.jsonl/);

@@ -5,7 +5,7 @@ import { toStorageFailure } from "../../../core/errno.ts";
 import { Failure, isAway } from "../../../core/failure.ts";
 import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
 import type { Listed, Progress } from "../../../core/ports/catalog.ts";
-import type { Fleet, FleetDescription, FleetEnd, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
+import type { Fleet, FleetDescription, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
 import type {
   CheckedCopy,
   FleetAdmin,
@@ -25,14 +25,16 @@ import { useAndClose } from "../../../storage/fs/files.ts";
 import { getAttachmentFolder } from "../../../storage/log/attachments.ts";
 import { LF } from "../../../storage/log/lines.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
-import { computeEnd, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
+import { computeEnd, extendEnd, fetchEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { dropWords, parseDescription } from "../postgres/fact-parts.ts";
 import { makeAwayFailure, requireFailure } from "../postgres/failures.ts";
 import {
   type AcknowledgedEnd,
+  countStillLost,
+  FoundEntries,
+  findEntries,
   hasEnd,
   hashLine,
-  hasLast,
   type LostCount,
   type RecordedEnd,
 } from "../replica/acknowledged-ends.ts";
@@ -184,40 +186,46 @@ export class FleetAdminService implements FleetAdmin {
 
   /** Returns how many entries before an acknowledged end the fleet lacks. */
   private async countLost(recorded: RecordedEnd, row?: FleetRow): Promise<LostCount> {
-    const { sessionId, sessionPath, end, last, lost, isLeast = true, record } = recorded;
+    const { sessionId, sessionPath, end, lost, record } = recorded;
     const { fleet } = this.place;
+    const { ends } = this.place.options.journal;
     if (!row || row.state === "filling") return { entries: end.entries, isLeast: false };
     if (row.state === "deleted" || isSameEnd(row.end, end)) return NONE;
-    if (last !== undefined && row.end.entries > end.entries)
-      for await (const [line] of fleet.lines(sessionId, end.entries - 1, end.entries))
-        if (hashLine(line) === last) return NONE;
-    const there = new Set<string>();
+    if (lost === undefined && (await this.hasInPlace(ends.endsOf(sessionId, record), row))) return NONE;
+    const found = new FoundEntries(sessionId);
     let reached = NOTHING;
     for await (const lines of fleet.lines(sessionId, 0, row.end.entries)) {
-      for (const line of lines) there.add(hashLine(line));
+      for (const line of lines) found.add(line);
       reached = extendEnd(reached, lines.slice(0, Math.max(0, end.entries - reached.entries)));
     }
-    // They may be in a branch, which another machine or a person has added.
-    if (isSameEnd(reached, end) || (last !== undefined && there.has(last))) return NONE;
-    if (lost !== undefined) return { entries: lost, isLeast };
+    if (isSameEnd(reached, end)) return NONE;
+    if (lost !== undefined) return countStillLost(recorded, found);
     const log = this.openQuietly(sessionPath);
     try {
       const isOne = log?.header.id === sessionId && log.nodes.count >= end.entries;
       if (!log || !isOne || !isSameEnd(computeEnd(log, end.entries, NOTHING), end))
-        return this.place.options.journal.ends.countLost(sessionId, (hash) => there.has(hash), record);
-      return {
-        entries: linesIn(log, 0, end.entries).filter((line) => !there.has(hashLine(line))).length,
-        isLeast: false,
-      };
+        return ends.findLoss(sessionId, found, record);
+      return { entries: linesIn(log, 0, end.entries).filter((line) => !found.hasLine(line)).length, isLeast: false };
     } finally {
       log?.close();
     }
   }
 
-  private async endOf(id: string, entries: number): Promise<FleetEnd> {
-    let end = NOTHING;
-    for await (const lines of this.place.fleet.lines(id, 0, entries)) end = extendEnd(end, lines);
-    return end;
+  /** Returns whether the last lines of recorded commits are at their places in the fleet. */
+  private async hasInPlace(ends: readonly AcknowledgedEnd[], row: FleetRow): Promise<boolean> {
+    // Earlier commits than an end without entries of its own may be at other places.
+    const past = 1 + ends.findIndex(({ end, first }) => first === end.entries);
+    const known = past === 0 ? ends : ends.slice(0, past);
+    const lasts = new Map(known.toReversed().map(({ end, last }) => [end.entries, last]));
+    const [from, to] = [Math.max(0, Math.min(...lasts.keys()) - 1), Math.max(...lasts.keys())];
+    if (to > row.end.entries) return false;
+    let at = from;
+    for await (const lines of this.place.fleet.lines(row.id, from, to))
+      for (const line of lines) {
+        at++;
+        if (lasts.has(at) && hashLine(line) !== lasts.get(at)) return false;
+      }
+    return true;
   }
 
   private async checkCopy({ path, id }: Listed, row: FleetRow): Promise<CheckedCopy> {
@@ -231,7 +239,9 @@ export class FleetAdminService implements FleetAdmin {
       const common = Math.min(count, row.end.entries);
       const here = computeEnd(log, common, NOTHING);
       const there =
-        common === row.end.entries ? row.end : await readIfUndamaged(this.place.fleet, () => this.endOf(id, common));
+        common === row.end.entries
+          ? row.end
+          : await readIfUndamaged(this.place.fleet, () => fetchEnd(this.place.fleet, id, common));
       // Damage in the database has its own report.
       if (there && !isSameEnd(here, there)) return of("different");
       if (isDamagedHeader(log, row.headerLine)) return of("different");
@@ -321,12 +331,12 @@ export class FleetAdminService implements FleetAdmin {
     return pushed;
   }
 
-  /** Returns whether a copy has the last line of those that the database lacks. */
+  /** Returns whether a copy has the last entry of those that the database lacks. */
   private isInCopy({ sessionPath, record, at }: SessionLoss): boolean {
     const end = this.place.options.journal.ends.all().find((one) => one.record === record && one.at === at);
     const log = this.openQuietly(sessionPath);
     try {
-      return end !== undefined && log !== undefined && (hasEnd(log, end) || hasLast(log, end));
+      return end !== undefined && log !== undefined && (hasEnd(log, end) || findEntries(log).has(end));
     } finally {
       log?.close();
     }
@@ -348,8 +358,10 @@ export class FleetAdminService implements FleetAdmin {
         continue;
       }
       const end = ends.of(copy.id);
-      // A copy that ends with the acknowledged line has nothing more; whether the database has that is known.
-      if (row.state !== "deleted" && !(end && this.endsSo(copy, end))) found.push(await this.checkCopy(copy, row));
+      if (row.state === "deleted") continue;
+      // A copy that ends with the acknowledged line has nothing more than the database, if that has it in its place.
+      const isWhole = end !== undefined && this.endsSo(copy, end) && (await this.hasInPlace([end], row));
+      if (!isWhole) found.push(await this.checkCopy(copy, row));
     }
     const states = new Set<CheckedCopy["state"]>(["only_here", "ahead", "different"]);
     return found.filter(({ state, entries }) => state === "unreadable" || (states.has(state) && entries > 0));

@@ -1,6 +1,6 @@
 /** Failures of writes to sessions of a fleet. */
 
-import { describeUnchanged, Failure } from "../../../core/failure.ts";
+import { describeUnchanged, Failure, isAway, UnaskedFailure } from "../../../core/failure.ts";
 import type { LeaseResult } from "../../../core/ports/fleet.ts";
 import type { Holder } from "../../../core/ports/lock.ts";
 
@@ -21,6 +21,12 @@ export function makeAwayFailure(reason: string): Failure {
   return new Failure("storage_failed", describeUnchanged(`The fleet's database has not done it (${reason}).`), {
     fleet: true,
   });
+}
+
+/** Returns the failure of a write that found out nothing about entries of others, if the database is away. */
+export function toUnaskedFailure(failure: Failure): Failure {
+  const { name, text, details, cause } = failure;
+  return isAway(failure) ? new UnaskedFailure(name, text, details, { cause }) : failure;
 }
 
 /**
@@ -85,6 +91,12 @@ export function makeOvertakenFailure(taking: LeaseResult, sessionId: string): Fa
 export function requireFailure(error: unknown): Failure {
   if (error instanceof Failure) return error;
   throw error;
+}
+
+/** Returns null for a failure, and throws any other error. */
+export function ignoreFailure(error: unknown): null {
+  requireFailure(error);
+  return null;
 }
 
 /** Returns the failure of a copy that cannot be fetched, because the file with its name is of another session. */

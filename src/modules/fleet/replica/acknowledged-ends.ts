@@ -10,12 +10,25 @@ import { parse, splitLines, toBytes, trimLine } from "../../../core/json/json.ts
 import type { FleetEnd, NotedFleet } from "../../../core/ports/fleet.ts";
 import type { ReplicaStatus } from "../../../core/ports/replica.ts";
 import type { Log } from "../../../core/ports/store.ts";
+import { type EntryIdentity, identifyEntry } from "../../../core/session/added-branch.ts";
 import { closeQuietly, type Disk, exists, readWhole, removeQuietly, writeAll } from "../../../storage/fs/disk.ts";
 import { putInPlaceNow, readIfPresent } from "../../../storage/fs/files.ts";
 import { listNames } from "../../../storage/fs/folders.ts";
 import { sha256 } from "../../../storage/v2/frame.ts";
 
-export interface AcknowledgedEnd {
+/** The last entry of a commit. */
+interface LastEntry extends Partial<EntryIdentity> {
+  /** SHA-256 of its line: identifies the end without reading the session. */
+  readonly last?: string;
+}
+
+/** A commit whose entries no place has any more, by its last entry; `entries` is their number. */
+interface LostCommit extends LastEntry {
+  readonly entries: number;
+}
+
+/** `content` is missing in records of older programs. */
+export interface AcknowledgedEnd extends LastEntry {
   readonly sessionId: string;
   /** The path that its copy had then. */
   readonly sessionPath: string;
@@ -28,8 +41,8 @@ export interface AcknowledgedEnd {
   /** Number of entries that no place has any more, or the least one; only in the record of a loss. */
   readonly lost?: number;
   readonly isLeast?: boolean;
-  /** SHA-256 of its last line: identifies the end without reading the session. */
-  readonly last?: string;
+  /** The commits with these entries, as far as they are known; missing in records of older programs. */
+  readonly commits?: readonly LostCommit[];
   /** The database server that had it, if known. */
   readonly server?: string;
   /** Missing in records of older programs. */
@@ -51,6 +64,30 @@ const LOST = ".lost.jsonl";
 export interface LostCount {
   readonly entries: number;
   readonly isLeast: boolean;
+}
+
+type Loss = LostCount & Required<Pick<AcknowledgedEnd, "commits">>;
+
+/** Entries of a session, in which acknowledged ones are recognised under other ids, and as repeats of their keys. */
+export class FoundEntries {
+  private readonly sessionId: string;
+  private readonly digests = new Set<string>();
+
+  constructor(sessionId: string) {
+    this.sessionId = sessionId;
+  }
+
+  add(line: Uint8Array): void {
+    for (const digest of Object.values(identifyLast(line, this.sessionId))) this.digests.add(digest);
+  }
+
+  has({ last, content, repeat }: LastEntry): boolean {
+    return [last, content, repeat].some((digest) => digest !== undefined && this.digests.has(digest));
+  }
+
+  hasLine(line: Uint8Array): boolean {
+    return this.has(identifyLast(line, this.sessionId));
+  }
 }
 
 /** An end, and the path of its record. */
@@ -111,26 +148,30 @@ export class AcknowledgedEnds {
   }
 
   /**
-   * Returns how many of the entries that were acknowledged here are lost, by the ends in the record of a session. A commit is in a
-   * database as a whole or not at all. `isThere`: whether the last line of a commit is there, by its SHA-256.
+   * Returns the entries acknowledged here that are not among those that were found, by the ends in the record of a session. A
+   * commit is in a database as a whole or not at all.
    */
-  countLost(sessionId: string, isThere: (last: string) => boolean, record?: string): LostCount {
-    const files = record === undefined ? this.filesOf(sessionId) : [record];
-    const ends = files.map((file) => this.read(file)).find(({ length }) => length > 0) ?? [];
-    let entries = 0;
+  findLoss(sessionId: string, found: FoundEntries, record?: string): Loss {
+    const commits: LostCommit[] = [];
     let before = Number.POSITIVE_INFINITY;
-    for (const { end, last, first } of ends) {
-      if (last === undefined || first === undefined) break;
-      if (isThere(last)) return { entries: Math.max(1, entries), isLeast: false };
-      entries += Math.max(0, Math.min(before, end.entries) - first);
+    let isLeast = true;
+    for (const { end, first, last, content, repeat } of this.endsOf(sessionId, record)) {
+      const isThere = found.has({ last, content, repeat });
+      isLeast = !isThere && first !== 0;
+      // All that was acknowledged before an end without entries of its own is there under other ids, or in the record of a loss.
+      if (first === undefined || last === undefined || (isThere && first === end.entries)) break;
+      const entries = Math.max(0, Math.min(before, end.entries) - first);
+      if (!isThere && entries > 0) commits.push({ entries, last, content, repeat });
       before = Math.min(before, first);
     }
-    return { entries: Math.max(1, entries), isLeast: before > 0 };
+    const entries = countEntries(commits);
+    return { entries: isLeast ? Math.max(1, entries) : entries, isLeast, commits };
   }
 
-  /** Returns the SHA-256 of the last lines of the commits in the record of a session. */
-  lastLines(sessionId: string): ReadonlySet<string> {
-    return new Set(this.filesOf(sessionId).flatMap((file) => this.read(file).flatMap(({ last }) => last ?? [])));
+  /** Returns the ends in the record of a session, the last one first. */
+  endsOf(sessionId: string, record?: string): AcknowledgedEnd[] {
+    const files = record === undefined ? this.filesOf(sessionId) : [record];
+    return files.map((file) => this.read(file)).find(({ length }) => length > 0) ?? [];
   }
 
   /** Returns the last end of a session; undefined if there is no record, or the disk refuses to read it. */
@@ -146,10 +187,10 @@ export class AcknowledgedEnds {
    * Puts the end of a session into the record of its losses, so that the loss is reported until a person removes that. Never
    * throws.
    */
-  keepLoss(acknowledged: AcknowledgedEnd, { entries, isLeast }: LostCount): void {
+  keepLoss(acknowledged: AcknowledgedEnd, { entries, isLeast, commits }: Loss): void {
     const files = this.filesOf(acknowledged.sessionId);
     try {
-      this.write({ ...acknowledged, lost: entries, isLeast }, files[0].replace(/\.jsonl$/, LOST));
+      this.write({ ...acknowledged, lost: entries, isLeast, commits }, files[0].replace(/\.jsonl$/, LOST));
       for (const file of files) removeQuietly(this.disk, file);
     } catch {
       // It is reported until the next acknowledgement.
@@ -245,25 +286,36 @@ export function hashLine(line: Uint8Array): string {
   return sha256(trimLine(line));
 }
 
+/** Returns what is recorded of the last line of a commit. */
+export function identifyLast(line: Uint8Array, sessionId: string): LastEntry {
+  return { last: hashLine(line), ...identifyEntry(line, sessionId, sha256) };
+}
+
 /** Returns whether a log has an acknowledged end, as far as its last line shows. */
 export function hasEnd(log: Log, { end: { entries }, last }: AcknowledgedEnd): boolean {
   if (entries === 0) return true;
   return log.nodes.count >= entries && (last === undefined || hashLine(log.read(entries - 1)) === last);
 }
 
-/** Returns which of some lines, by their SHA-256, a log has, at whichever place. */
-export function findLines(log: Log, hashes: ReadonlySet<string>): ReadonlySet<string> {
-  const found = new Set<string>();
-  for (let position = log.nodes.count - 1; found.size < hashes.size && position >= 0; position--) {
-    const hash = hashLine(log.read(position));
-    if (hashes.has(hash)) found.add(hash);
-  }
+/** Returns the entries of a log. */
+export function findEntries(log: Log): FoundEntries {
+  const found = new FoundEntries(log.header.id);
+  for (let position = 0; position < log.nodes.count; position++) found.add(log.read(position));
   return found;
 }
 
-/** Returns whether a log has the last line before an acknowledged end, at whichever place. */
-export function hasLast(log: Log, { last }: AcknowledgedEnd): boolean {
-  return last !== undefined && findLines(log, new Set([last])).size > 0;
+/** Returns how many entries of a recorded loss are still not among those that were found. */
+export function countStillLost(
+  { lost = 0, isLeast = true, commits, ...last }: AcknowledgedEnd,
+  found: FoundEntries,
+): LostCount {
+  const lacking = (commits ?? [{ ...last, entries: lost }]).filter((commit) => !found.has(commit));
+  const entries = countEntries(lacking);
+  return { entries, isLeast: isLeast && entries > 0 };
+}
+
+function countEntries(commits: readonly LostCommit[]): number {
+  return commits.reduce((sum, { entries }) => sum + entries, 0);
 }
 
 function toLines(ends: readonly AcknowledgedEnd[]): Uint8Array {

@@ -20,9 +20,10 @@ import {
   requireFailure,
   toLeaseFailure,
   toQuarantinedFailure,
+  toUnaskedFailure,
   toUnconfirmedFailure,
 } from "../postgres/failures.ts";
-import { type AcknowledgedEnd, findLines, hasEnd, hashLine } from "./acknowledged-ends.ts";
+import { type AcknowledgedEnd, findEntries, hasEnd, identifyLast } from "./acknowledged-ends.ts";
 import { fetchMissing } from "./attachments.ts";
 import { isLong, prepareStep, readUploadLines } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
@@ -160,7 +161,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
         this.lease.note("doubts");
         const reported = await this.toReportedError(error);
         if (reported === null) return this.takeInPending();
-        const refusal = requireFailure(reported);
+        const refusal = toUnaskedFailure(requireFailure(reported));
         this.lease.refuse(refusal);
         // Others may write to what this process cannot.
         if (!refusal.retryable) this.lease.release();
@@ -306,13 +307,9 @@ export class FleetReplica implements Replica, ReplicaStatus {
     const { acknowledged, pending, log, known, options } = this;
     if (!acknowledged || pending.hasEntries || hasEnd(log, acknowledged)) return;
     const { ends } = options.journal;
-    const there = findLines(log, ends.lastLines(this.id));
-    if (acknowledged.last !== undefined && there.has(acknowledged.last)) {
-      // Another machine added it to the fleet.
-      this.noteAcknowledged(known.entries, known.entries);
-      return;
-    }
-    const lost = ends.countLost(this.id, (last) => there.has(last));
+    const lost = ends.findLoss(this.id, findEntries(log));
+    // Another machine added them to the fleet.
+    if (lost.entries === 0) return this.noteAcknowledged(known.entries, known.entries);
     const count = `${lost.entries} of them${lost.isLeast ? " or more" : ""}`;
     const reason = `Entries that were acknowledged here until ${acknowledged.at} are neither in the fleet's database nor in the session's file, ${count}. list_kept has those that could be read, and a backup may have them. fleet verify names them until they are there or a person removes their record.`;
     log.addDamage({ kind: "lost_entries", line: 0, byteOffset: 0, length: 0, reason, salvaged: false });
@@ -374,9 +371,9 @@ export class FleetReplica implements Replica, ReplicaStatus {
     // An imported file may have less than was acknowledged before.
     if (log.readOnly && this.acknowledged && this.acknowledged.end.entries >= count) return;
     const before = this.notedEnd.entries > known.entries && this.notedEnd.entries <= count ? this.notedEnd : known.now;
-    let last: string | undefined;
+    let last: ReturnType<typeof identifyLast> = {};
     try {
-      if (count > 0) last = hashLine(log.read(count - 1));
+      if (count > 0) last = identifyLast(log.read(count - 1), id);
       this.notedEnd = known.entries === count ? known.now : computeEnd(log, count, before);
     } catch {
       // The disk does not read them. An earlier end is known.
@@ -384,7 +381,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
     }
     const { durability = "primary" } = this;
     const place = { sessionId: id, sessionPath: log.file, server: lease.server };
-    const noted = { end: this.notedEnd, first, last, durability, had: known.had };
+    const noted = { end: this.notedEnd, first, ...last, durability, had: known.had };
     this.acknowledged = options.journal.ends.note({ ...place, ...noted });
   }
 
@@ -395,7 +392,9 @@ export class FleetReplica implements Replica, ReplicaStatus {
     return this.confirmNow().then(
       () => {
         const { durableCount } = log;
-        this.noteAcknowledged(durableCount, Math.min(durableCount, this.acknowledged?.end.entries ?? 0));
+        const first = Math.min(durableCount, this.acknowledged?.end.entries ?? 0);
+        this.reportLoss();
+        this.noteAcknowledged(durableCount, first);
       },
       (error) => {
         throw toUnconfirmedFailure(error);
@@ -653,8 +652,10 @@ export class FleetReplica implements Replica, ReplicaStatus {
     for (let waits = 0, since = elapsed(); this.known.entries < commit.count; ) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
-      else if (!isPatient || !(await patience(waits++, since, commit.doubt !== undefined)))
-        throw makeAwayFailure(reason);
+      else if (!isPatient || !(await patience(waits++, since, commit.doubt !== undefined))) {
+        const failure = makeAwayFailure(reason);
+        throw this.lease.epoch === null ? toUnaskedFailure(failure) : failure;
+      }
       if (commit.noteTry(this.known.now)) throw makeTooSlowFailure();
     }
     this.late.begin();

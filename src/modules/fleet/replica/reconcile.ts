@@ -15,7 +15,7 @@ import { isPlaceholder } from "../../../storage/quarantined-entries.ts";
 import { sha256 } from "../../../storage/v2/frame.ts";
 import { computeEnd, extendEnd, HELD_BYTES, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { makeFileChangedFailure, makeIncompleteFailure } from "../postgres/failures.ts";
-import { type AcknowledgedEnd, hashLine } from "./acknowledged-ends.ts";
+import { type AcknowledgedEnd, identifyLast } from "./acknowledged-ends.ts";
 import { fetchNamed } from "./attachments.ts";
 import { readUploadLines } from "./batch.ts";
 import type { Journal } from "./journal.ts";
@@ -189,12 +189,12 @@ async function branchOff(
     replaceWithRemote(copy, kept, common, theirs, present);
     // All that was acknowledged here is there, if under other ids.
     const line = theirs.at(-1) ?? (common > 0 ? log.read(common - 1) : undefined);
-    const last = line && hashLine(line);
     if (acknowledged) {
       const { entries } = there;
+      const { sessionId, sessionPath, server } = acknowledged;
       options.journal.ends.note({
-        ...acknowledged,
-        ...{ durability: "primary", end: there, first: entries, last, had: entries },
+        ...{ sessionId, sessionPath, server, ...(line && identifyLast(line, sessionId)) },
+        ...{ durability: "primary", end: there, first: entries, had: entries },
       });
     }
     return;
