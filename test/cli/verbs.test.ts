@@ -159,7 +159,7 @@ describe("list", () => {
       $ list --limit=1 --paths
       {path=}
       $ list --cwd .
-      There are no sessions.
+      No session fits.
       $ list --cwd . --all --paths
       {path=}
       $ list --archived
@@ -403,6 +403,13 @@ test("a session is found by the id of its header, whatever its file is called", 
   writeFileSync(copy, fileText(headerText({ id: "copied" }), userText("a", null)));
   for (const [id, path] of Object.entries({ copied: copy, copi: copy, an_odd_id: odd, an_odd: odd }))
     await say(place)(`$ stats ${id} --json | sessionFile\n"${path}"`);
+  const other = putSession(place, 7, { header: { id: "carried" } });
+  await say(place, { file: other })(`
+    $ archive carried ::
+    & !{file}
+    $ undo ::
+    $ delete carri --yes ::
+    & !{file}`);
 });
 
 describe("changes", () => {
@@ -452,7 +459,7 @@ describe("changes", () => {
     await say(place, { file })(`
       $ delete {file}
       ? {...} => y
-      {short} is in the trash; undo or restore brings it back, trash empty removes it for good.
+      {short} is in the trash; undo brings it back, trash empty removes it for good.
       $ list --paths --query rainbow
 
       $ restore {id}
