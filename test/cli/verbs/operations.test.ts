@@ -190,7 +190,7 @@ test("archive --until shows what it chose, asks, and moves nothing before", asyn
     LATER,
   )(`
     $ list --until 101d
-    There are no sessions.
+    No session fits.
     $ archive --until 101d --yes
     There are no such sessions.
     $ archive --until 90d --dry-run --plain
