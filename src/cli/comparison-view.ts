@@ -43,20 +43,22 @@ interface ColumnText {
 
 const EMPTY: ColumnLine = { text: "", colour: "plain" };
 
-/** Yields the lines of a comparison. `isPlain`: one side under the other, whatever the width, and no colours. */
+/** Yields the lines of a comparison. For programs and screen readers, one side is under the other, in whole lines. */
 export function* formatComparison(result: Comparison, page: OutputStyle): Generator<string> {
   const { commonShownId, commonEntryCount, a, b } = result;
-  const { isPlain, paint } = page;
+  const { paint } = page;
+  const isDrawn = page.isTerminal && page.isPlain !== true;
+  const pageWidth = isDrawn ? page.width : Number.POSITIVE_INFINITY;
   const painted = ({ text, colour }: ColumnLine): string => paint(colour, text);
   const head =
     commonEntryCount === 0
       ? "They have no entry in common."
       : `They have ${count(commonEntryCount, "entry", "entries")} in common${commonShownId === null ? "" : show`, up to ${commonShownId}`}.`;
   const both = a.files.modifiedFiles.filter((file: string) => b.files.modifiedFiles.includes(file));
-  for (const line of [...wrapped(head, "plain", page.width), ...filesText("both changed", both, page.width), EMPTY])
+  for (const line of [...wrapped(head, "plain", pageWidth), ...filesText("both changed", both, pageWidth), EMPTY])
     yield painted(line);
-  const isWide = !isPlain && page.width >= WIDE;
-  const width = isWide ? Math.floor((page.width - RULE.length) / 2) : page.width;
+  const isWide = isDrawn && pageWidth >= WIDE;
+  const width = isWide ? Math.floor((pageWidth - RULE.length) / 2) : pageWidth;
   const namesSession = a.sessionId !== b.sessionId || a.sessionPath !== b.sessionPath;
   const left = formatColumn("A", a, width, namesSession);
   const right = formatColumn("B", b, width, namesSession);
@@ -105,7 +107,7 @@ function factLines(branch: ComparedBranch, width: number): ColumnLine[] {
     `${count(entryCount, "entry", "entries")} in ${formatSpan(branch.durationMs)}`,
     `${group(userMessages)} from the user, ${group(assistantMessages)} from the assistant`,
     `${count(toolCalls, "tool call", "tool calls")}${failed}`,
-    `${count(tokens.total, "token", "tokens")}, ${costText(branch)}`,
+    `${count(tokens.total, "token", "tokens")}, ${formatCost(branch)}`,
     ...listed("models", models),
     ...listed("tools", branch.tools.map(toolText)),
   ];
@@ -116,9 +118,9 @@ function factLines(branch: ComparedBranch, width: number): ColumnLine[] {
   ];
 }
 
-/** Returns what a side cost. Pi writes 0 for models whose price it does not know. */
-function costText({ tokens, cost }: ComparedBranch): string {
-  return cost === 0 && tokens.total > 0 ? "cost unknown" : formatMoney(cost, 4);
+/** Returns what messages cost. Pi writes 0 for models whose price it does not know. */
+export function formatCost({ tokens, cost }: Pick<ComparedBranch, "tokens" | "cost">): string {
+  return cost === 0 && tokens.total > 0 ? "cost unknown" : formatMoney(cost, cost < 1 ? 4 : 2);
 }
 
 /** Returns names as one text; of many, only the first. */

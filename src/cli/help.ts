@@ -104,7 +104,7 @@ function withValue(name: string, value: string | undefined, otherwise?: string):
 function paragraph(text: string, width: number): string {
   const indent = /^ */.exec(text)?.[0] ?? "";
   const available = indent === "" ? width : width - indent.length - 2;
-  return wrap(text.trimStart(), available)
+  return wrap(text.trimStart(), available, true)
     .map((line, i) => `${indent}${i > 0 && indent !== "" ? "  " : ""}${line}`)
     .join("\n");
 }

@@ -1,6 +1,6 @@
 /** Finds the sessions that a person names: by path, by id, by the beginning of an id, or by name. */
 
-import { resolve } from "node:path";
+import { basename, resolve } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { findAgentSessions } from "../core/foreign/named.ts";
 import type { Listed } from "../core/ports/catalog.ts";
@@ -77,8 +77,11 @@ export async function findNamedSession(
   }
   const listed = chosenOf(asking, found, operand);
   const byName = !isIdBeginning(listed.id, operand);
-  // By its whole id, a session is also found after an interrupted move, which leaves two names of it.
-  return { operand, params: { sessionId: listed.id }, listed, byName };
+  // By its whole id, a session is also found after an interrupted move, which leaves two names of it. A file whose name has
+  // another id is found by its path alone; of several files with one id, the server takes none.
+  const isOne = found.every(({ id, path }) => id !== listed.id || path === listed.path);
+  const byPath = isOne && !basename(listed.path).includes(listed.id);
+  return { operand, params: byPath ? { sessionPath: listed.path } : { sessionId: listed.id }, listed, byName };
 }
 
 /**

@@ -18,6 +18,10 @@ const result = () =>
     leafId: z.string().nullable(),
     text: z.string().optional(),
     summaryEntryId: z.string().optional(),
+    unchanged: z
+      .literal(true)
+      .optional()
+      .describe("the conversation went on from there already, and nothing was stored"),
     durable: z
       .boolean()
       .describe("false on a session that is read-only or not on disk: the move lasts as long as this process"),
@@ -139,7 +143,8 @@ function move(context: CommandContext, { target, text, summary, label }: Move): 
   const { leafId } = session;
   const summarised = summary && { summaryEntry: Raw.of(lines[0]), fromExtension: summary.fromHook ?? false };
   if (leafId !== oldLeafId) context.notify("session_tree", { newLeafId: leafId, oldLeafId, ...summarised });
-  return { cancelled: false, leafId, text, summaryEntryId, durable: session.isKept };
+  const unchanged = (leafId === oldLeafId && drafts.length === 0) || undefined;
+  return { cancelled: false, leafId, text, summaryEntryId, unchanged, durable: session.isKept };
 }
 
 /** Returns the text of a user or custom message, which the host puts back into its editor. */

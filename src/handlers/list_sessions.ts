@@ -23,7 +23,9 @@ export default defineCommand({
     query: z
       .string()
       .optional()
-      .describe("only sessions that have all these words in name, first message, working directory or id"),
+      .describe(
+        "only sessions that have all these words in name, labels, first message, working directory or id; (nothing said): those without a name and a message",
+      ),
     name: z.string().optional().describe("only sessions whose name contains this, in any case"),
     named: z.boolean().optional().describe("only sessions with a name"),
     unnamed: z.boolean().optional().describe("only sessions without a name"),

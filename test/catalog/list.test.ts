@@ -123,6 +123,34 @@ test("filters by name, words, parent and activity; sorts by creation and name", 
     expect([params, ids(await list(params)).join(" ")]).toEqual([params, found]);
 });
 
+test("words find labels while they last, and sessions in which nothing was said", async () => {
+  const labelled = (id: string, label?: string): object => ({
+    ...{ type: "label", id, parentId: null, timestamp: "2026-01-24T18:00:00.000Z", targetId: "e", label },
+  });
+  const one = put({ id: "one", entries: [said(1, "x"), labelled("l", "Before the REFACTOR")] });
+  put({
+    id: "silent",
+    entries: [{ type: "model_change", id: "m", parentId: null, timestamp: "2026-01-24T18:00:00.000Z" }],
+  });
+  put({ id: "named", entries: [named("(nothing else)")] });
+  put({ id: "header", entries: [], cwd: "/home/me/quiet" });
+  const found = async (query: string): Promise<string> =>
+    ids(await list({ query, headerOnly: true }))
+      .sort()
+      .join(" ");
+  expect(await found("before refactor")).toBe("one");
+  expect(await found("(nothing said)")).toBe("header silent");
+  expect(await found("said")).toBe("");
+  expect(await found("quiet")).toBe("header");
+  for (const [line, before, after] of [
+    [labelled("n", "other"), "", "one"],
+    [labelled("o"), "", ""],
+  ] as const) {
+    fs.appendFileSync(one, `${JSON.stringify(line)}\n`);
+    expect([await found("refactor"), await found("other")]).toEqual([before, after]);
+  }
+});
+
 test("a fork sorts as new, and is told from its original, wherever that lies", async () => {
   const name = named("The original");
   const parent = put({ id: "parent", entries: [said(10, "x"), name] });

@@ -177,6 +177,12 @@ describe("the help", () => {
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(columns);
   });
 
+  test("breaks no example at 80 columns, so that it can be copied", () => {
+    const examples = verbs.flatMap(({ more = "" }: Verb) => more.split("\n").filter((line) => line.startsWith("  ")));
+    expect(examples.length).toBeGreaterThan(3);
+    expect(examples.filter((line) => line.length > 80)).toEqual([]);
+  });
+
   test("and each sentence of ours give a verb no flag that it does not have", () => {
     const src = fileURLToPath(new URL("../../src", import.meta.url));
     const known = new Map(verbs.map(({ name, flags = {} }: Verb) => [name, { ...flags, ...COMMON_FLAGS }]));

@@ -124,7 +124,7 @@ describe("the beginning of an id", () => {
   test("a folder of sessions that does not exist is said, where none is found in it", async () => {
     await ready().say(`
       $ list --session-dir ./nowhere
-      There are no sessions.
+      There are no sessions. list --agents shows{...}
       !0 The folder ./nowhere of --session-dir does not exist.
       $ show 019dddd1 --session-dir ./nowhere !! The folder ./nowhere of --session-dir does not exist.`);
   });
@@ -134,7 +134,7 @@ describe("the beginning of an id", () => {
     const root = rootOf(place);
     await say(`
       $ list --session-dir ${root}
-      There are no sessions.
+      There are no sessions. list --agents shows{...}
       ! --session-dir takes one folder {...} PI_SESSIONS_DIR=${root} in its place takes these.
       = 0`);
     const { stdout } = await runHere(place, ["list", "--json"], { variables: { PI_SESSIONS_DIR: root } });
@@ -339,7 +339,7 @@ test("delete asks with the name, the messages, the directory and the age, once f
     & {auth} {twin} {old}
     $ rm 019b 019bbbbb 019aaaaa-1
     ? {....}"Old one", 1 message{....}"Refactor auth", 1 message{....}Delete these 2 sessions? [y/N] => y
-    2 sessions are in the trash; undo or restore brings them back{...}
+    2 sessions are in the trash; undo brings them back{...}
     & !{auth} {twin} !{old}`);
 });
 

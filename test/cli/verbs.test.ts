@@ -159,7 +159,7 @@ describe("list", () => {
       $ list --limit=1 --paths
       {path=}
       $ list --cwd .
-      There are no sessions.
+      No session fits.
       $ list --cwd . --all --paths
       {path=}
       $ list --archived
@@ -279,6 +279,10 @@ describe("show and tree", () => {
     const place = ready();
     await say(place)(`
       $ show {id}
+      session {id}
+      /home/me/project, last entry 2026-01-24 16:22
+      7 entries, anthropic/sonnet
+
       user
       Name a colour of the rainbow.
 
@@ -288,6 +292,7 @@ describe("show and tree", () => {
       user
       Not that one.
       $ @20 NO_COLOR=1 show {id} --limit 1
+      {...}
       user
       Name a colour of the
       rainbow.
@@ -316,6 +321,7 @@ describe("show and tree", () => {
       user
       Not that one.
       $ show {id} --tail 1
+      {...}
       There is more before this: --cursor {before=}
 
       user
@@ -327,6 +333,8 @@ describe("show and tree", () => {
     sessionFile(place, [userText("a", null, `${"word ".repeat(40)}end`)], "s.jsonl");
     await say(place)(`
       $ @40 FORCE_COLOR=1 show s.jsonl --path --plain
+      {...}
+
       user, entry a, 2026-01-24 16:22
       ${"word ".repeat(40)}end`);
   });
@@ -384,7 +392,7 @@ describe("show and tree", () => {
     await server.result("branch", { entryId: null });
     await server.finish();
     for (const flag of ["", " --path"])
-      await say(place)(`$ show ${sessionId(1)}${flag}\nThere is no entry before this place. tree shows{...}`);
+      await say(place)(`$ show ${sessionId(1)}${flag}\n{...}\nThere is no entry before this place. tree shows{...}`);
   });
 });
 
@@ -395,6 +403,13 @@ test("a session is found by the id of its header, whatever its file is called", 
   writeFileSync(copy, fileText(headerText({ id: "copied" }), userText("a", null)));
   for (const [id, path] of Object.entries({ copied: copy, copi: copy, an_odd_id: odd, an_odd: odd }))
     await say(place)(`$ stats ${id} --json | sessionFile\n"${path}"`);
+  const other = putSession(place, 7, { header: { id: "carried" } });
+  await say(place, { file: other })(`
+    $ archive carried ::
+    & !{file}
+    $ undo ::
+    $ delete carri --yes ::
+    & !{file}`);
 });
 
 describe("changes", () => {
@@ -444,7 +459,7 @@ describe("changes", () => {
     await say(place, { file })(`
       $ delete {file}
       ? {...} => y
-      {short} is in the trash; undo or restore brings it back, trash empty removes it for good.
+      {short} is in the trash; undo brings it back, trash empty removes it for good.
       $ list --paths --query rainbow
 
       $ restore {id}

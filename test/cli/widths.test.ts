@@ -142,7 +142,9 @@ test("the narrowest list has whole ids, which every verb takes", async () => {
 
 test("without a terminal, no line is broken", async () => {
   const place = await prepared();
-  for (const typed of [["verify", "--all"], ["doctor", "--all"], ["search", "say"], ["list"], ["show", "nasty"]]) {
+  const compared = ["compare", ONE, id(2), "cafe0002"];
+  const others = [["doctor", "--all"], ["search", "say"], ["list"], ["show", "nasty"], compared];
+  for (const typed of [["verify", "--all"], ...others]) {
     const linesAt = async (columns: number): Promise<number> => {
       const { stdout } = await runHere(place, typed, { variables: { COLUMNS: String(columns) } });
       return stdout.split("\n").length;

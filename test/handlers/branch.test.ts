@@ -36,7 +36,7 @@ test.each<[string, object, object]>([
   ["before a custom message", { entryId: "m", position: "before" }, { leafId: "d", text: "injected" }],
   ["before an assistant message", { entryId: "d", position: "before" }, { leafId: "c" }],
   ["before all entries", { entryId: null }, { leafId: null }],
-  ["to where it is", { entryId: "m" }, { leafId: "m" }],
+  ["to where it is", { entryId: "m" }, { leafId: "m", unchanged: true }],
   ["to the entry by the name that prepare_branch_summary has", { targetId: "b" }, { leafId: "b" }],
 ])("the leaf goes %s, and what is appended next continues there", async (_what, params, result) => {
   const server = await session();

@@ -65,6 +65,33 @@ describe("delete_session", () => {
   });
 });
 
+test("an empty file goes to the trash and comes back as often as asked, and is no session there", async () => {
+  const { place, server } = library(0);
+  const file = put(join(rootOf(place), "--home-me-project--", `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`), "");
+  const { trash, movedTo, operationId } = await server.result("delete_session", { sessionPath: file });
+  expect([trash, existsSync(file), read(movedTo)]).toEqual(["own", false, ""]);
+  expect((await server.result("list_trash")).items).toMatchObject([
+    { sessionId: null, sessionPath: file, fileCount: 1 },
+  ]);
+  expect(await nameOf(server, "restore_session", one)).toBe("session_not_found");
+  for (const _ of [1, 2]) {
+    await server.result("undo", { operationId });
+    expect([existsSync(file), (await server.result("list_trash")).items]).toEqual([true, []]);
+    await server.result("redo");
+    expect(existsSync(file)).toBe(false);
+  }
+  await server.result("undo", { operationId });
+  await server.result("delete_session", { sessionPath: file, permanent: true });
+  expect([existsSync(file), (await server.result("list_trash")).items]).toEqual([false, []]);
+});
+
+test("an empty file without the name of a session stays", async () => {
+  const { place, server } = library(0);
+  const other = put(join(rootOf(place), "notes.txt"), "");
+  expect(await nameOf(server, "delete_session", { sessionPath: other })).toBe("not_a_session");
+  expect(existsSync(other)).toBe(true);
+});
+
 test.each([
   ["delete_session", {}],
   ["archive_session", {}],

@@ -103,9 +103,11 @@ async function list(
 }
 
 function paramsOf({ shelf, cwd, words, sort, isNamed, agents }: ListQuery): Readonly<Record<string, unknown>> {
+  const hasWords = words.trim() !== "";
   return {
     cwd,
-    query: words.trim() === "" ? undefined : words,
+    query: hasWords ? words : undefined,
+    headerOnly: hasWords ? true : undefined,
     archived: shelf === "archive" ? true : undefined,
     sort: sort === "modified" ? undefined : sort,
     named: isNamed ? true : undefined,
@@ -131,8 +133,8 @@ async function trash(ask: VerbContext["ask"], { words, isNamed }: ListQuery): Pr
       messageCount: item.messageCount ?? undefined,
       modified: item.deletedAt,
     }))
-    .filter(({ name, sessionId, sessionPath }) => {
-      const text = `${name ?? ""} ${sessionId} ${sessionPath}`.toLowerCase();
+    .filter(({ name, firstMessage, sessionId, sessionPath }) => {
+      const text = `${name ?? ""} ${firstMessage ?? ""} ${sessionId} ${sessionPath}`.toLowerCase();
       return (!isNamed || name !== null) && sought.every((word) => text.includes(word));
     });
   return { what: "listed", sessions, total: sessions.length, cursor: undefined };

@@ -15,9 +15,9 @@ export default defineVerb({
   },
   more:
     "a and b are ids of entries, beginnings of ids of at least 4 characters, labels, or leaf.\n" +
-    "  compare <session> <a> <b>       two branches of one session\n" +
-    "  compare <session> <fork>        a session and a fork of it, from where they part\n" +
-    "  compare <session> <a>           the leaf and another branch",
+    "  compare <session> <a> <b>   two branches of one session\n" +
+    "  compare <session> <fork>    a session and a fork of it, from where they part\n" +
+    "  compare <session> <a>       the leaf and another branch",
   async run(asking, { operands: [session, a, b], flags }) {
     await openNamedSession(asking, session);
     const limit = parsePositive(flags, "--limit");

@@ -10,7 +10,7 @@ export default defineBulkVerb<DeletedOne>(
     aliases: ["rm"],
     meaning: "move sessions to the trash",
     flags: { "--permanent": { meaning: "delete for good; nothing brings it back" } },
-    more: "It asks first, with the name or first message of each session. Without a session, --query, --cwd, --since and --until choose them as list does; one in which nothing was said has no words, and is named by its id or path. The trash command of your desktop takes them, or else the server's own trash, from which restore brings them back; trash empty removes them for good.",
+    more: 'It asks first, with the name or first message of each session. Without a session, --query, --cwd, --since and --until choose them as list does; --query "(nothing said)" chooses those without a name and a message. The trash command of your desktop takes them, or else the server\'s own trash, from which restore brings them back; trash empty removes them for good.',
     onInterrupt: "Each session is either deleted or as it was; list shows those that are there.",
   },
   {
@@ -32,7 +32,7 @@ function describeOutcome(is: "is" | "are", trash: DeletedOne["trash"]): string {
   if (trash === "none") return `${is} deleted for good.`;
   if (trash === "desktop") return `${is} in the desktop's trash.`;
   const them = is === "is" ? "it" : "them";
-  return `${is} in the trash; undo or restore brings ${them} back, trash empty removes ${them} for good.`;
+  return `${is} in the trash; undo brings ${them} back, trash empty removes ${them} for good.`;
 }
 
 /** Returns the end of the question, which says so where undo will not bring the sessions back. */

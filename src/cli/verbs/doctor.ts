@@ -212,7 +212,7 @@ function* sameIdLines(sameIds: Diagnosis["sameIds"], most: number, page: OutputS
 const HIDDEN: Readonly<Record<string, readonly [title: string, remedy: string]>> = {
   container: ["are in Session Store V2, where agents do not look", "rollback <id> makes a file of one"],
   database: ["are in databases", "migrate <file> --apply takes one in"],
-  empty_file: ["are empty files", "nothing was ever said in them; rm <path> removes one"],
+  empty_file: ["are empty files", "nothing was ever said in them; delete <path> moves one to the trash"],
   no_header: ["do not begin with a header", "repair <id> puts one there"],
   older_version: ["have an older version, which pi_agent_rust does not read", "Pi raises it when it opens one"],
   newer_version: [

@@ -11,12 +11,9 @@ export default defineVerb({
   more: `The entry is named by its id, 4 or more characters of it, or its label. The conversation goes on after it; with a user message, before it, and the message's text is printed, so that you can ask differently. Nothing is removed.`,
   async run(asking, { operands: [session, entry], flags }) {
     await openChangedSession(asking, session);
-    const { leafId } = await asking.ask("get_state");
-    const moved = await runWithEntry(asking, entry, async (entryId) =>
+    return runWithEntry(asking, entry, async (entryId) =>
       asking.ask("branch", { entryId, position: await findPosition(asking, entryId, flags) }),
     );
-    const unchanged = (moved.leafId === leafId && !flags.has("--json")) || undefined;
-    return { ...moved, unchanged };
   },
   *print({ leafId, text, durable, unchanged }, _given, { isTerminal }) {
     if (unchanged) yield show`The conversation goes on from ${leafId ?? "its beginning"} already; nothing was changed.`;

@@ -1,3 +1,4 @@
+import { getInfo } from "../../storage/fs/files.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { hintAtDirectory } from "../directory-hint.ts";
 import { formatLimits } from "../limits.ts";
@@ -45,7 +46,8 @@ export default defineVerb({
     "--agents": AGENTS_FLAG,
     "--query": {
       value: "words",
-      meaning: "list only sessions with these words in their name, first message, directory or id",
+      meaning:
+        "list only sessions with these words in their name, labels, first message, directory or id, also those without any entry",
     },
     "--since": {
       value: "time",
@@ -76,7 +78,7 @@ export default defineVerb({
   },
   more:
     `A mark before the title says more: ${FORK} a fork, with the name of its original behind the title, ${HELD} open in another process, ${DAMAGED} damaged (see verify). ` +
-    "Every verb takes an id as short as list prints it. The exit status is 3 if a file is damaged so that no session can be read from it.",
+    "Every verb takes an id as short as list prints it. stats --by month, and --by session,model, say what was spent when, and on which model. The exit status is 3 if a file is damaged so that no session can be read from it.",
   async run(asking, { flags }) {
     const { ask, isTerminal } = asking;
     if (flags.has("--trash")) return ask("list_trash");
@@ -91,13 +93,17 @@ export default defineVerb({
       top: flags.has("--top") ? true : undefined,
       sort: getChoice(flags, "--sort"),
       archived: flags.has("--archived") ? true : undefined,
-      headerOnly: all ? true : undefined,
+      headerOnly: all ? true : choice.headerOnly,
       here: flags.has("--here") ? true : undefined,
       holders: flags.has("--paths") ? undefined : true,
       limit: parsePositive(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
     if (choice.cwd !== undefined && result.total === 0 && !flags.has("--json"))
-      return { ...result, isHinted: await hintAtDirectory(asking, choice.cwd, flags.has("--archived")) };
+      return {
+        ...result,
+        isHinted: await hintAtDirectory(asking, choice.cwd, flags.has("--archived")),
+        missing: getInfo(asking.disk, choice.cwd) === null ? choice.cwd : undefined,
+      };
     return result;
   },
   isExact: ({ flags }) => flags.has("--paths"),
@@ -108,8 +114,8 @@ export default defineVerb({
     if (flags.has("--paths")) return sessions.map(({ sessionPath }) => toRawPath(sessionPath, page.isTerminal));
     const limits = [...formatLimits(result, page), ...formatUnreadFiles(result.notRead, page)];
     const isHinted = "isHinted" in result && result.isHinted;
-    if (sessions.length === 0)
-      return isHinted ? limits : [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`, ...limits];
+    const missing = "missing" in result ? result.missing : undefined;
+    if (sessions.length === 0) return isHinted ? limits : [describeNone(flags, missing), ...limits];
     const sum =
       flags.get("--sort") === "size" && result.totalBytes !== undefined
         ? [page.paint("dim", `${count(total, "session", "sessions")}, ${formatSize(result.totalBytes)} in all.`)]
@@ -118,12 +124,28 @@ export default defineVerb({
   },
 });
 
+/** Options that leave sessions out of a list. */
+const CHOOSING = ["--cwd", "--query", "--since", "--until", "--named", "--unnamed", "--top", "--here"];
+
+/** Returns the line for a list without sessions: that none fits, or that there are none. `missing`: no folder has that path. */
+function describeNone(flags: VerbArguments["flags"], missing: string | undefined): string {
+  const archived = flags.has("--archived") ? "archived " : "";
+  const given = CHOOSING.filter((name) => flags.has(name));
+  const why = missing === undefined || given.length > 1 ? "" : show`: there is no folder ${missing}`;
+  if (given.length > 0) return `No ${archived}session fits${why}.`;
+  const more = "list --agents shows those of other agents; doctor says where sessions are looked for.";
+  return `There are no ${archived}sessions.${archived || flags.has("--agents") ? "" : ` ${more}`}`;
+}
+
 /** Returns the params of a list that choose sessions by directory, words and time. Throws UsageError. */
 export function parseChoice(asking: VerbContext, flags: VerbArguments["flags"]) {
   const of = flags.get("--cwd");
+  const query = flags.get("--query");
   return {
     cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
-    query: flags.get("--query"),
+    query,
+    // Words may be those of a session without any entry.
+    headerOnly: query === undefined ? undefined : (true as const),
     since: parseTimeFlag(flags, "--since", asking),
     until: parseTimeFlag(flags, "--until", asking),
   };

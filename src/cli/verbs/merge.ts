@@ -14,7 +14,8 @@ export default defineVerb({
   },
   more:
     "The entry is the end of the branch: its id, 4 or more characters of it, a label or, with --from, leaf. It refuses a branch that was merged before, unless the branch has grown since.\n" +
-    "  pi-session-server merge 01991f6e d4e5 --prepare | summarise | pi-session-server merge 01991f6e d4e5 --summary -",
+    "  pi-session-server merge 01991f6e d4e5 --prepare >branch.txt\n" +
+    "  summarise <branch.txt | pi-session-server merge 01991f6e d4e5 --summary -",
   async run(asking, { operands: [session, from], flags }) {
     const summary = flags.get("--summary");
     const prepares = flags.has("--prepare");

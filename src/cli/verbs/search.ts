@@ -265,7 +265,9 @@ function describeNothing({ flags }: VerbArguments): string {
   if (isHere(file))
     return show`Nothing was found. --file ${file.replace(/^(?:\.{1,2}[/\\])+/, "")} finds it below any directory.`;
   const isUsual = ["--tools", "--in", "--role", "--tool", "--file", "--failed"].every((name) => !flags.has(name));
-  return isUsual ? "Nothing was found. --tools searches the output of tools, too." : "Nothing was found.";
+  return isUsual
+    ? "Nothing was found. --tools searches the output of tools, too; list --query searches names and labels."
+    : "Nothing was found.";
 }
 
 /** Yields the hits under their sessions, in the order of the first hit of each session. */

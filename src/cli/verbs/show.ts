@@ -1,8 +1,10 @@
+import { formatCost } from "../comparison-view.ts";
 import { BEFORE_ALL, formatEntry, formatMessage } from "../conversation.ts";
 import { runWithEntry } from "../entries.ts";
 import { parsePositive, UsageError } from "../options.ts";
-import { shortenId, show } from "../terminal/text.ts";
-import { defineVerb, openNamedSession, type ResultOf } from "../verb.ts";
+import type { OutputStyle } from "../terminal/page.ts";
+import { count, escapeLine, formatClock, shortenId, shortenPath, show } from "../terminal/text.ts";
+import { defineVerb, openNamedSession, type ResultOf, type VerbContext } from "../verb.ts";
 import { findLatestHere } from "./resume.ts";
 import { formatNewerVersion } from "./verify.ts";
 
@@ -10,7 +12,15 @@ import { formatNewerVersion } from "./verify.ts";
 type ShownPage = (
   | (ResultOf<"get_messages"> & { readonly entries?: undefined })
   | (ResultOf<"get_path"> & { readonly messages?: undefined })
-) & { readonly newer?: { readonly reason: string }; readonly hasMore?: boolean };
+) & { readonly newer?: { readonly reason: string }; readonly hasMore?: boolean; readonly head?: SessionHead };
+
+/** The facts above a conversation. */
+interface SessionHead {
+  readonly state: ResultOf<"get_state">;
+  readonly spent: ResultOf<"get_session_stats">;
+  /** When the last entry was made; undefined without one. */
+  readonly last: string | undefined;
+}
 
 /** Messages that --tail prints without a number. */
 const TAIL = 10;
@@ -40,8 +50,11 @@ export default defineVerb({
     if (took.length > 0 && !/^\d+$/.test(flags.get("--tail") ?? ""))
       throw new UsageError("--tail took the word after it; put it last, or write --tail=.");
     const { sessionId } = await openNamedSession(asking, operands[0] ?? (await findLatestHere(asking)));
-    const { diagnostics, entryCount, leafId, sessionName } = await asking.ask("get_state");
-    if (operands.length === 0) asking.say(`This is ${sessionName ?? shortenId(sessionId)}.`);
+    const state = await asking.ask("get_state");
+    const { diagnostics, entryCount, leafId, sessionName } = state;
+    // A program reads the result, and a later page has no header.
+    const isHeaded = !flags.has("--json") && !flags.has("--cursor");
+    if (operands.length === 0 && !isHeaded) asking.say(`This is ${sessionName ?? shortenId(sessionId)}.`);
     // Nothing of a picture but its type is printed, and the data of all of them can be longer than a text can be.
     const images = flags.has("--json") ? undefined : ("reference" as const);
     const tail = parsePositive(flags, "--tail");
@@ -57,12 +70,16 @@ export default defineVerb({
       ? asking.ask(isPath ? "get_path" : "get_messages", page)
       : runWithEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page })));
     const hasMore = isBeforeAll && entryCount > 0;
+    const head = isHeaded ? await findHead(asking, state) : undefined;
     // A result that is not copied is printed as it came.
-    return newer || hasMore ? { ...shown, ...(newer ? { newer } : {}), ...(hasMore ? { hasMore } : {}) } : shown;
+    return newer || hasMore || head
+      ? { ...shown, ...(newer ? { newer } : {}), ...(hasMore ? { hasMore } : {}), ...(head ? { head } : {}) }
+      : shown;
   },
-  *print({ messages, entries = [], nextCursor, newer, hasMore }, { flags }, page) {
+  *print({ messages, entries = [], nextCursor, newer, hasMore, head }, { flags }, page) {
     const isWhole = flags.has("--full");
     const items = messages ?? entries;
+    if (head) yield* [...formatHead(head, page), ""];
     if (newer) yield* [formatNewerVersion(newer), ""];
     if (newer && items.length === 0) yield "Nothing in it is known here.";
     else if (items.length === 0) yield hasMore ? BEFORE_ALL : "Nothing was said yet.";
@@ -79,3 +96,25 @@ export default defineVerb({
     if (after !== undefined) yield* ["", after];
   },
 });
+
+async function findHead({ ask }: VerbContext, state: SessionHead["state"]): Promise<SessionHead> {
+  const spent = await ask("get_session_stats");
+  const { entries } = await ask("preview_session", { before: 0, after: 0, characters: 1 });
+  return { state, spent, last: entries.at(-1)?.timestamp };
+}
+
+/** Returns the lines above a conversation: which session it is, where and when it was had, its size and cost. */
+function formatHead({ state, spent, last }: SessionHead, { home, paint }: OutputStyle): string[] {
+  const { sessionId, sessionName, cwd, entryCount, model } = state;
+  const time = formatClock(last);
+  const facts = [
+    count(entryCount, "entry", "entries"),
+    ...(model ? [show`${model.provider}/${model.id}`] : []),
+    ...(spent.tokens.total === 0 && spent.cost === 0 ? [] : [formatCost(spent)]),
+  ];
+  return [
+    paint("yellow", `${show`session ${sessionId}`}${sessionName === null ? "" : `, ${escapeLine(sessionName)}`}`),
+    `${shortenPath(cwd, home)}${time === "" ? "" : `, last entry ${time}`}`,
+    facts.join(", "),
+  ];
+}

@@ -22,6 +22,8 @@ export interface Listed {
   readonly messageCount: number;
   /** The beginning of the first message of a person. */
   readonly firstMessage: string | null;
+  /** The labels of its entries, for searches by words; missing without any. */
+  readonly labels?: readonly string[];
   readonly sizeBytes: number;
   /** True if the file has nothing but a header. */
   readonly headerOnly: boolean;

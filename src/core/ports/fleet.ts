@@ -120,6 +120,8 @@ interface FleetCounts {
 
 /** Facts that seldom change. Any string is kept as it is. */
 export interface FleetDescription {
+  /** The labels of its entries; missing without any. */
+  readonly labels?: readonly string[];
   readonly cwd: string | null;
   readonly name: string | null;
   readonly firstMessage: string | null;

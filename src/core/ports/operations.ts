@@ -114,7 +114,7 @@ export type OperationEnd = Partial<Pick<Operation, "step" | "final" | "text" | "
  * The record of operations, which several processes share. It never blocks a change: if the disk refuses to record one,
  * the change happens all the same, because each can be undone without it (restore, unarchive, rollback, a kept
  * original), and because a full disk is a reason to delete sessions. Refused lines are known to this process, and are
- * written with the next ones.
+ * written with the next ones; other processes know of such a change as one without a way back.
  */
 export interface OperationLog {
   /** Records a finished change with the next `flush`; returns its id. */

@@ -83,13 +83,17 @@ export function getRequestKey(request: ListRequest): string {
   ]);
 }
 
+/** The words in place of the title of a session without a name in which nothing was said, as lists print them. */
+export const NOTHING_SAID: ReadonlySet<string> = new Set(["(nothing", "said)"]);
+
 /** The folded texts of sessions, for filters by words. */
 const texts = new WeakMap<Listed, string>();
 
 function textOf(listed: Listed): string {
   let text = texts.get(listed);
   if (text === undefined) {
-    text = fold(`${listed.name ?? ""}\n${listed.firstMessage ?? ""}\n${listed.cwd ?? ""}\n${listed.id}`);
+    const { name, firstMessage, cwd, id, labels = [] } = listed;
+    text = fold([name, firstMessage, cwd, id, ...labels].join("\n"));
     texts.set(listed, text);
   }
   return text;
@@ -122,7 +126,8 @@ export function makeFilter(
     }
     if (words.length === 0) return true;
     const text = textOf(listed);
-    return words.every((word) => text.includes(word));
+    const isSilent = listed.messageCount === 0 && listed.name === null;
+    return words.every((word) => text.includes(word) || (isSilent && NOTHING_SAID.has(word)));
   };
 }
 

@@ -20,7 +20,7 @@ import { TEXT_SCHEMA, type TextKind, TextTable } from "./text-table.ts";
 import { USAGE_SCHEMA, UsageTable } from "./usage-table.ts";
 
 /** Version of the tables below, and of how sessions are read into them. A file of a newer version is left alone. */
-export const CATALOG_SCHEMA_VERSION = 7;
+export const CATALOG_SCHEMA_VERSION = 8;
 /** Milliseconds to wait for a lock of another process. The wait blocks this process, so it is short, and repeated. */
 const BUSY_MILLISECONDS = 20;
 /** Milliseconds without a write of the process whose turn it is, after which others build, too: a person may have stopped it. */

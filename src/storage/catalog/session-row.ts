@@ -55,7 +55,7 @@ export interface RowTexts {
   readonly record: string;
 }
 
-const FLAG = { headerOnly: 1, plain: 2, batch: 4, oddTexts: 8, inner: 16, damaged: 32 };
+const FLAG = { headerOnly: 1, plain: 2, batch: 4, oddTexts: 8, inner: 16, damaged: 32, labels: 64 };
 /** The change time of a stamp that never matches. */
 const NEVER = -1;
 
@@ -103,7 +103,8 @@ export class SessionRow implements Listed {
       (now.batch ? FLAG.batch : 0) |
       (isOdd ? FLAG.oddTexts : 0) |
       (base.inner ? FLAG.inner : 0) |
-      (now.damaged ? FLAG.damaged : 0);
+      (now.damaged ? FLAG.damaged : 0) |
+      (now.labels ? FLAG.labels : 0);
     const state = `${life} ${now.plain ? "p" : "l"} ${base.reach} ${size}`;
     const { id, cwd, timestamp, name } = texts;
     const { messages, parentSession, agent = null } = now;
@@ -223,6 +224,10 @@ export class SessionRow implements Listed {
     return this.flags & FLAG.inner ? this.facts.base.inner : undefined;
   }
 
+  get labels(): readonly string[] | undefined {
+    return this.flags & FLAG.labels ? Object.values(this.facts.now.labels ?? {}) : undefined;
+  }
+
   get created(): number | null {
     return parseTime(this.timestamp);
   }
@@ -251,7 +256,7 @@ export class SessionRow implements Listed {
 
   private toListed(): Listed {
     const { path, id, cwd, name, parentSession, created, modified, messageCount, firstMessage, sizeBytes } = this;
-    const { headerOnly, archived, store, agent, cost } = this;
+    const { headerOnly, archived, store, agent, cost, labels } = this;
     const known = { path, id, cwd, name, parentSession, created, modified, messageCount, firstMessage, sizeBytes };
     return {
       ...known,
@@ -261,6 +266,7 @@ export class SessionRow implements Listed {
       agent,
       cost,
       ...(this.isDamaged ? { isDamaged: true as const } : {}),
+      ...(labels ? { labels } : {}),
     };
   }
 
@@ -280,8 +286,8 @@ export class SessionRow implements Listed {
  * values; and the base if it differs, else null.
  */
 function recordOf(base: SessionSummary, now: SessionSummary, isOdd: boolean): string {
-  const { first, reach, entries, activity, last, inner, id, cwd, timestamp, name } = now;
-  const rest = { reach, entries, activity, last, inner, ...(isOdd ? { id, cwd, timestamp, name } : {}) };
+  const { first, reach, entries, activity, last, inner, labels, id, cwd, timestamp, name } = now;
+  const rest = { reach, entries, activity, last, inner, labels, ...(isOdd ? { id, cwd, timestamp, name } : {}) };
   const ofBase = base === now ? "null" : JSON.stringify(base);
   return [JSON.stringify(first), JSON.stringify(rest), ofBase === JSON.stringify(now) ? "null" : ofBase].join("\n");
 }

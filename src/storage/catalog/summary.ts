@@ -40,6 +40,8 @@ export interface SessionSummary {
   readonly timestamp: string | null;
   readonly name: string | null;
   readonly first: string | null;
+  /** The labels of entries by the entries' ids; missing without any. */
+  readonly labels?: Readonly<Record<string, string>>;
   readonly messages: number;
   readonly entries: number;
   /** Time of the last user or assistant message, in milliseconds. */
@@ -97,12 +99,18 @@ export interface Scan {
 
 /** Characters of a first message that are kept for lists. */
 const FIRST_MESSAGE = 1000;
+/** Characters of a label that are kept for lists. */
+const LONGEST_LABEL = 200;
 /** Bytes beyond which a line is not read for a summary. */
 const LONGEST_READ = 64 << 20;
 /** Bytes at each end of the known part that are hashed for its mark. */
 const MARKED = 512;
 
-const TYPE = { message: KNOWN_TYPES.indexOf("message"), name: KNOWN_TYPES.indexOf("session_info") };
+const TYPE = {
+  message: KNOWN_TYPES.indexOf("message"),
+  name: KNOWN_TYPES.indexOf("session_info"),
+  label: KNOWN_TYPES.indexOf("label"),
+};
 const FLAG_BATCH = 4;
 const CLOSE_BRACE = 0x7d;
 
@@ -282,6 +290,7 @@ type Read = (start: number, length: number) => Uint8Array;
 function addFacts(f: Gathered, type: number, role: Role, start: number, length: number, read: Read): boolean {
   f.entries++;
   if (type === TYPE.name) f.name = nameIn(parseLine(read(start, length)), f.name);
+  if (type === TYPE.label) f.labels = addLabel(f.labels, parseLine(read(start, length)));
   if (type !== TYPE.message) return false;
   f.messages++;
   if ((role !== "user" && role !== "assistant") || length > LONGEST_READ) return false;
@@ -328,6 +337,15 @@ function nameIn(entry: unknown, before: string | null): string | null {
   if (entry === undefined) return before;
   const { name } = entry as { name?: unknown };
   return typeof name === "string" && name.trim() !== "" ? name.trim() : null;
+}
+
+/** Returns labels with that of a label entry, which takes one away if it names none. */
+function addLabel(before: SessionSummary["labels"], entry: unknown): SessionSummary["labels"] {
+  const { targetId, label } = (entry ?? {}) as { targetId?: unknown; label?: unknown };
+  if (typeof targetId !== "string") return before;
+  const { [targetId]: _old, ...others } = before ?? {};
+  if (typeof label === "string" && label.trim() !== "") return { ...others, [targetId]: label.slice(0, LONGEST_LABEL) };
+  return Object.keys(others).length === 0 ? undefined : others;
 }
 
 /** Parses a line; undefined when it is damaged. */

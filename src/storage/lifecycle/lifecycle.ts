@@ -14,6 +14,7 @@ import { exists } from "../fs/disk.ts";
 import { guardErrno } from "../fs/files.ts";
 import { getKind, listNames, removeAll } from "../fs/folders.ts";
 import { getArchiveFolder, getTrashFolder } from "../fs/paths.ts";
+import { deleteEmptyFile, isEmptyFile } from "./empty-files.ts";
 import {
   findSessionFile,
   type LifecycleDeps,
@@ -35,8 +36,12 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
   const archive = getArchiveFolder(deps.paths);
   return {
     locate: (where, purpose) => guardErrno("looking for the session", () => findSessionFile(deps, where, purpose)),
-    delete: (file, permanent, options = {}) =>
-      runExclusively(deps, file, "deleting the session", (locked) => deleteSession(deps, locked, permanent, options)),
+    delete: async (file, permanent, options = {}) => {
+      if (isEmptyFile(deps.disk, file)) return deleteEmptyFile(deps, file, permanent, options);
+      return runExclusively(deps, file, "deleting the session", (locked) =>
+        deleteSession(deps, locked, permanent, options),
+      );
+    },
     // Emptying, restoring and the undo of a deletion exclude each other, so that no item disappears during another.
     restore: (where, requireFit = async () => {}) =>
       alone(deps, () => guardErrno("restoring the session", () => restoreSession(deps, where, requireFit))),

@@ -15,6 +15,7 @@ import { guardErrno, isNameTaken, readAt, useFile } from "../fs/files.ts";
 import { listNames } from "../fs/folders.ts";
 import { drawBytes } from "../fs/random.ts";
 import { isLock, type Locks } from "../locks/locks.ts";
+import { UnrecordedMarks } from "./unrecorded-marks.ts";
 
 /** Bytes of a file before the next one begins: about 2,000 operations, which are read in some 10 ms. */
 const MAX_BYTES = 1 << 20;
@@ -43,6 +44,7 @@ export function makeOperationLog(options: OperationLogOptions): OperationLog {
   const { disk, env, locks, isDurable } = options;
   const folder = join(options.stateFolder, "operations");
   const file = new NumberedFiles(disk, folder, options.maxBytes ?? MAX_BYTES);
+  const marks = new UnrecordedMarks(disk, folder);
   /** Unwritten lines, those of operations by id. As texts they are a fifth of the work of the garbage collector. */
   let unwritten = new Map<string, string>();
   let count = 0;
@@ -61,6 +63,7 @@ export function makeOperationLog(options: OperationLogOptions): OperationLog {
   /** Appends all unwritten lines, in order, and returns the open file. Throws errno errors; the lines stay then. */
   const appendAll = (): number => {
     const fd = file.append(unwritten.values());
+    marks.drop(unwritten.keys());
     unwritten = new Map();
     return fd;
   };
@@ -86,7 +89,10 @@ export function makeOperationLog(options: OperationLogOptions): OperationLog {
   const settle = (ids: readonly string[]): void => {
     for (const id of ids) {
       const line = unwritten.get(id);
-      if (line !== undefined) options.onUnrecorded?.((JSON.parse(line) as Operation).text);
+      if (line === undefined) continue;
+      const operation = JSON.parse(line) as Operation;
+      quietly(() => marks.put(operation));
+      options.onUnrecorded?.(operation.text);
     }
   };
   return {
@@ -119,13 +125,14 @@ export function makeOperationLog(options: OperationLogOptions): OperationLog {
     },
     failed(ids) {
       for (const id of ids) unwritten.delete(id);
+      marks.drop(ids);
       if (ids.length > 0) write({ failed: ids });
     },
     conclude: (concluded, step) => write({ concluded, step }),
     lines() {
       flush();
       return guardErrno("reading the record of operations", () => [
-        ...Array.from(file.lines(), (line) => withOwner(line, home())),
+        ...marks.addTo(Array.from(file.lines(), (line) => withOwner(line, home()))),
         ...Array.from(unwritten.values(), (line) => JSON.parse(line) as object),
       ]);
     },

@@ -15,6 +15,7 @@ import { getTrashFolder } from "../fs/paths.ts";
 import { nameBackup, nameNextBackup, swapFolders } from "../fs/quarantine.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
+import { isEmptyFile } from "./empty-files.ts";
 import { type LifecycleDeps, type LockedSession, requireWritable, runExclusively } from "./exclusive.ts";
 import { getPreviousCwd, readHeaderText } from "./header-lines.ts";
 import { isLeftover, lockOwners } from "./leftovers.ts";
@@ -29,7 +30,7 @@ import {
   restoreItem,
   restoreLeftovers,
 } from "./trash.ts";
-import { findItemFrom, isInTrash, readItem, type TrashItem } from "./trash-items.ts";
+import { findItemFrom, getLeftoverPath, isInTrash, readItem, type TrashItem } from "./trash-items.ts";
 
 const TAKING_BACK = "taking the operation back";
 const IS_SWAPPED =
@@ -151,7 +152,7 @@ const REVERSALS: { readonly [K in OperationStep["do"]]: StepReversal<StepOf<K>> 
     plan: (_, { files }) => ({ do: "prune", files }),
     run({ deps, begun }, step) {
       const files = step.files.map((file) => deps.allowed(file));
-      requireLeftovers(files);
+      requireLeftovers(deps, files, files);
       return lockOwners(deps, files, async () => ({
         do: "prune",
         files,
@@ -247,14 +248,16 @@ async function fromTrash(deps: LifecycleDeps, operation: Operation, step: StepOf
 
 async function unprune(deps: LifecycleDeps, step: StepOf<"prune">): Promise<OperationStep> {
   const item = itemOf(deps, step.item);
-  requireLeftovers(item.record.files ?? []);
+  const { files = [] } = item.record;
+  const places = files.map((_, n) => getLeftoverPath(item, n));
+  requireLeftovers(deps, files, places);
   await restoreLeftovers(deps, item);
   return { do: "unprune", files: step.files };
 }
 
-/** Throws ground_moved unless all files are leftovers: no prune of ours has moved others. */
-function requireLeftovers(files: readonly string[]): void {
-  const other = files.find((file) => !isLeftover(file));
+/** Throws ground_moved unless all files are leftovers, or empty at their places: no prune of ours has moved others. */
+function requireLeftovers({ disk }: LifecycleDeps, files: readonly string[], places: readonly string[]): void {
+  const other = files.find((file, n) => !isLeftover(file) && !isEmptyFile(disk, places[n]));
   if (other !== undefined) throw toConflictFailure(`${other} is nothing that is left over.`, { path: other });
 }
 

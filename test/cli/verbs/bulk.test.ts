@@ -172,11 +172,11 @@ test("delete --until and --cwd show their sessions, ask, and are one operation",
     1 session would be deleted.
     $ delete --cwd 'old app-2/'
     ? {....}about near{....}Delete this session? [y/N] => y
-    1 session is in the trash; undo or restore brings it back, trash empty removes it for good.
+    1 session is in the trash; undo brings it back, trash empty removes it for good.
     & !{near} {one} {two}
     $ delete --until 90d
     ? {....}about two{....}about one{....}Delete these 2 sessions? [y/N] => y
-    2 sessions are in the trash; undo or restore brings them back, trash empty removes them for good.
+    2 sessions are in the trash; undo brings them back, trash empty removes them for good.
     & !{one} !{two}
     $ undo
     Took back: Deleted 2 sessions.
@@ -208,7 +208,7 @@ test("several named sessions are shown before they are archived, and are one ope
     2 sessions are back; undo puts them into the archive again.
     & {one} {two} !{near}
     $ delete one two --yes
-    2 sessions are in the trash; undo or restore brings them back, trash empty removes them for good.
+    2 sessions are in the trash; undo brings them back, trash empty removes them for good.
     & !{one} !{two}`);
 });
 
@@ -233,7 +233,7 @@ test("archive, unarchive and delete choose the sessions that list finds by words
     redo brings them back.
     & !{one} !{kept}
     $ delete --query 'ABOUT app/web' --yes
-    1 session is in the trash; undo or restore brings it back, trash empty removes it for good.
+    1 session is in the trash; undo brings it back, trash empty removes it for good.
     & !{two} {near}`);
 });
 
@@ -248,7 +248,7 @@ test("a directory without sessions is answered with those below it, or with a si
     ! No session is in {...}. Did you mean {...}/old app, with 1 session?
     = 0
     $ search about --cwd 'old ap'
-    Nothing was found. --tools searches the output of tools, too.
+    Nothing was found. --tools searches the output of tools, too; list --query searches names and labels.
     ! No session is in {...}. Did you mean {...}/old app, with 1 session?
     $ stats --cwd 'old ap'
     {...}
@@ -259,13 +259,15 @@ test("a directory without sessions is answered with those below it, or with a si
     ! No session is in {...}. Did you mean {...}/old app/web, with 1 session?
     = 0
     $ list --cwd 'old app' --until 1990
-    There are no sessions.
+    No session fits.
     $ archive --cwd 'old app' --yes ::
     $ list --cwd 'old app'
     ! 2 sessions of {...}/old app are archived. list --archived --cwd '{...}/old app' lists them.
     = 0
     $ list --archived --cwd 'old app' --until 1990
-    There are no archived sessions.`);
+    No archived session fits.
+    $ list --cwd nowhere
+    No session fits: there is no folder {...}/nowhere.`);
 });
 
 test("of two files with one id, a change names the paths", async () => {
@@ -306,7 +308,7 @@ test("Ctrl+C ends a change of many sessions after the current one, says how many
   spied.mockRestore();
   expect([stdout, status]).toEqual([
     "Ctrl+C ended it early: 2 sessions are as before.\n" +
-      "1 session is in the trash; undo or restore brings it back, trash empty removes it for good.\n",
+      "1 session is in the trash; undo brings it back, trash empty removes it for good.\n",
     INTERRUPTED,
   ]);
   await say("$ undo ::\n& {one} {two} {near}");

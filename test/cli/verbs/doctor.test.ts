@@ -177,5 +177,5 @@ test("an empty file is named by its path, with the way to remove it", async () =
   writeFileSync(file, "");
   const stdout = expectTame((await runHere(place, ["doctor"], { terminal: { columns: 40 } })).stdout, 40);
   expect(stdout).toContain(`\n  ${file.replace(place.home, "~")}\n`);
-  expect(stdout.replace(/\s+/g, " ")).toContain("rm <path> removes one");
+  expect(stdout.replace(/\s+/g, " ")).toContain("delete <path> moves one to the trash");
 });

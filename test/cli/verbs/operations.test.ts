@@ -1,6 +1,6 @@
 /** The verbs for what happened, as a person uses them: operations, undo, redo, trash, and archiving by age. */
 
-import { appendFileSync, chmodSync, mkdirSync, readdirSync, rmSync } from "node:fs";
+import { appendFileSync, chmodSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { contentsOf, put, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
@@ -161,6 +161,8 @@ test("goto to where a conversation goes on already says so, and a change that is
     $ goto {one} leaf --at :: undo takes that back.
     $ goto {one} leaf --at
     The conversation goes on from {id} already; nothing was changed.
+    $ goto {one} leaf --at --json | unchanged
+    true
     $ goto {one} a0000000 --at
     The conversation goes on from a0000000; undo takes that back.`);
   // The disk refuses the record of operations, and nothing else.
@@ -171,6 +173,10 @@ test("goto to where a conversation goes on already says so, and a change that is
   expect([stdout, status]).toEqual(["The name is now Unrecorded.\n", 0]);
   expect(stderr).toContain('Named the session "Unrecorded"');
   expect(stderr).toContain("the disk refused its record");
+  rmdirSync(record);
+  await say(place)(`
+    $ undo !! The last operation cannot be undone: Unrecorded change: rename. The disk had no room for its record{...}
+    $ operations :: Unrecorded change: rename`);
 });
 
 const DAY = 86_400_000;
@@ -184,7 +190,7 @@ test("archive --until shows what it chose, asks, and moves nothing before", asyn
     LATER,
   )(`
     $ list --until 101d
-    There are no sessions.
+    No session fits.
     $ archive --until 101d --yes
     There are no such sessions.
     $ archive --until 90d --dry-run --plain

@@ -70,7 +70,9 @@ test("show takes the same one without a session, and says which", async () => {
     await runHere(place, ["show", file, "--tail", "1"]),
   ];
   expect([shown.status, shown.stdout]).toEqual([0, named.stdout]);
-  expect([shown.stderr, named.stderr]).toEqual([`This is ${SESSION.slice(0, 13)}.\n`, ""]);
+  expect([shown.stdout.split("\n")[0], shown.stderr]).toEqual([`session ${SESSION}`, ""]);
+  const asJson = await runHere(place, ["show", "--json"]);
+  expect(asJson.stderr).toBe(`This is ${SESSION.slice(0, 13)}.\n`);
 });
 
 test("the lock is free when the agent starts, and a leaf that only we knew is in the file", SYSTEM, async () => {

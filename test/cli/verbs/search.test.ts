@@ -99,7 +99,7 @@ test("sessions, their paths and numbers; it ends with 1 when nothing is found, a
     $ search timeout --in all --count --json | count
     5
     $ search no such
-    Nothing was found. --tools searches the output of tools, too.
+    Nothing was found. --tools searches the output of tools, too; list --query searches names and labels.
     = 1
     $ search --file ./nosuch.ts --tool edit
     Nothing was found. --file nosuch.ts finds it below any directory.
@@ -110,7 +110,7 @@ test("sessions, their paths and numbers; it ends with 1 when nothing is found, a
     $ search nosuch --paths
     = 1
     $ search nosuch --sessions
-    Nothing was found. --tools searches the output of tools, too.
+    Nothing was found. --tools searches the output of tools, too; list --query searches names and labels.
     = 1
     $ search nosuch --sessions --tools
     Nothing was found.
@@ -119,7 +119,7 @@ test("sessions, their paths and numbers; it ends with 1 when nothing is found, a
     []
     = 1
     $ search -- --tools
-    Nothing was found. --tools searches the output of tools, too.
+    Nothing was found. --tools searches the output of tools, too; list --query searches names and labels.
     = 1
     $ list --since march --paths
     + 01aaaaaa

@@ -160,11 +160,20 @@ test("what the disk refused is known here, told once it is done, and recorded as
   log.settle([noted]);
   log.done(id, { text: "four" });
   expect(told).toEqual(["2", "4"]);
-  expect([numbersIn(log), numbersIn(logIn(state))]).toEqual(["1 2 four", "1"]);
+  expect(numbersIn(log)).toBe("1 2 four");
+  // Another process knows that they happened, but not what they did.
+  const elsewhere = History.of(logIn(state)).operations;
+  expect(elsewhere.map(({ sessionId, kind, final }) => [sessionId, kind, final !== undefined])).toEqual([
+    ["s1", "archive", false],
+    ["s2", "archive", true],
+    ["s4", "archive", true],
+  ]);
+  expect(History.of(logIn(state)).newest(() => true)?.text).toBe("Unrecorded change: archive.");
   isFull = false;
   write(log, 5);
   expect([numbersIn(log), numbersIn(logIn(state))]).toEqual(["1 2 four 5", "1 2 four 5"]);
   expect(told).toHaveLength(2);
+  expect(readdirSync(join(state, "operations"))).toEqual(["1.jsonl"]);
 });
 
 test("an operation of another state folder, whose copy this one is, is final", () => {

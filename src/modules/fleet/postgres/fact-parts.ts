@@ -128,7 +128,7 @@ function parentIn(path: string): string | null {
 
 /** Returns a description as its part takes it. */
 export function toDescriptionRow(id: string, description: FleetDescription): object {
-  const { cwd, name, firstMessage, parentSession, timestamp } = description;
+  const { cwd, name, firstMessage, parentSession, timestamp, labels = [] } = description;
   return {
     facts: JSON.stringify(description),
     cwd: toStorableText(cwd),
@@ -136,7 +136,7 @@ export function toDescriptionRow(id: string, description: FleetDescription): obj
     parent_id: parentSession ? parentIn(parentSession) : null,
     created: parseTime(timestamp),
     name_sought: name === null ? null : toStorableText(fold(name)),
-    sought: toStorableText(fold(`${name ?? ""}\n${firstMessage ?? ""}\n${cwd ?? ""}\n${id}`)),
+    sought: toStorableText(fold([`${name ?? ""}\n${firstMessage ?? ""}\n${cwd ?? ""}\n${id}`, ...labels].join("\n"))),
   };
 }
 

@@ -12,7 +12,7 @@ import type {
   TakenOver,
   TextQuestion,
 } from "../../../core/ports/fleet-catalog.ts";
-import { findUniqueBeginning, getIdInPath } from "../../../core/search/listing.ts";
+import { findUniqueBeginning, getIdInPath, NOTHING_SAID } from "../../../core/search/listing.ts";
 import { fold, type Sought } from "../../../core/search/query.ts";
 import { parseLine } from "../../../storage/catalog/summary.ts";
 import type { Connections } from "./connections.ts";
@@ -406,8 +406,10 @@ function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: SqlV
     const [path, id] = [parent, getIdInPath(parent)].map((text) => values.add(toStorableText(text)));
     filters.push(`(d.parent_path = ${path} or d.parent_id = ${id})`);
   }
-  for (const word of fold(query ?? "").match(/\S+/g) ?? [])
-    filters.push(`position(${values.add(toStorableText(word))} in d.sought) > 0`);
+  for (const word of fold(query ?? "").match(/\S+/g) ?? []) {
+    const isSaid = `position(${values.add(toStorableText(word))} in d.sought) > 0`;
+    filters.push(NOTHING_SAID.has(word) ? `(${isSaid} or (s.messages = 0 and d.name_sought is null))` : isSaid);
+  }
   return filters;
 }
 

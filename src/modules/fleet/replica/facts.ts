@@ -64,7 +64,8 @@ export class CopyFacts {
     const summary = there?.summary ?? summariseLog(log, start.summary, past);
     const isPlain = there?.isPlain ?? (start.isPlain && isOnePath(log, before.entries, past));
     const { cwd, name, first: firstMessage, parentSession, timestamp, messages } = summary;
-    const description = { cwd, name, firstMessage, parentSession, timestamp };
+    const labels = summary.labels && Object.values(summary.labels);
+    const description = { cwd, name, firstMessage, parentSession, timestamp, ...(labels ? { labels } : {}) };
     const base = makeFactsBase(log.header);
     const found = areBehind
       ? { texts: [], spendings: [], begins: start.begins === false ? false : undefined }
