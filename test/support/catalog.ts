@@ -122,7 +122,13 @@ function readSession(file: string): Partial<Listed> | undefined {
   const asked = talk.filter(({ message }) => message.role === "user");
   const texts = asked.map(({ message }) => textOf(message.content).trim().slice(0, 1000));
   const created = Date.parse(header.timestamp);
+  const labels: Record<string, string> = {};
+  for (const { targetId, label } of entries.filter(({ type }) => type === "label")) {
+    delete labels[targetId];
+    if (label) labels[targetId] = label;
+  }
   return {
+    ...(Object.keys(labels).length > 0 ? { labels: Object.values(labels) } : {}),
     ...{ path: file, id: header.id, cwd: header.cwd ?? null, created, store: "jsonl", archived: false },
     name: entries.findLast(({ type }) => type === "session_info")?.name?.trim() || null,
     parentSession: header.parentSession ?? header.branchedFrom ?? null,

@@ -101,6 +101,8 @@ export interface Scan {
 const FIRST_MESSAGE = 1000;
 /** Characters of a label that are kept for lists. */
 const LONGEST_LABEL = 200;
+/** Labels of a session that a list knows: each further one would make their copies longer. */
+const MOST_LABELS = 200;
 /** Bytes beyond which a line is not read for a summary. */
 const LONGEST_READ = 64 << 20;
 /** Bytes at each end of the known part that are hashed for its mark. */
@@ -344,8 +346,9 @@ function addLabel(before: SessionSummary["labels"], entry: unknown): SessionSumm
   const { targetId, label } = (entry ?? {}) as { targetId?: unknown; label?: unknown };
   if (typeof targetId !== "string") return before;
   const { [targetId]: _old, ...others } = before ?? {};
-  if (typeof label === "string" && label.trim() !== "") return { ...others, [targetId]: label.slice(0, LONGEST_LABEL) };
-  return Object.keys(others).length === 0 ? undefined : others;
+  const count = Object.keys(others).length;
+  if (typeof label !== "string" || label.trim() === "") return count === 0 ? undefined : others;
+  return count < MOST_LABELS ? { ...others, [targetId]: label.slice(0, LONGEST_LABEL) } : before;
 }
 
 /** Parses a line; undefined when it is damaged. */
