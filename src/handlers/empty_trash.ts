@@ -39,11 +39,12 @@ export default defineCommand({
   async run({ workspace, progress }, { before, dryRun = false }) {
     const { lifeCycle } = workspace.stores;
     const time = readMoment("before", before);
+    const isMeant = ({ deletedAt }: Trashed): boolean => time === undefined || Date.parse(deletedAt) < time;
     if (dryRun) {
-      const items = lifeCycle.trash().filter(({ deletedAt }) => time === undefined || Date.parse(deletedAt) < time);
+      const items = lifeCycle.trash().filter(isMeant);
       return { operationId: null, items: items.map(toWire), totalBytes: sumBytes(items), kept: [] };
     }
-    const { operationId, removed, kept } = await lifeCycle.emptyTrash(time, progress);
+    const { operationId, removed, kept } = await lifeCycle.emptyTrash(isMeant, progress);
     return {
       operationId,
       items: removed.map(toWire),

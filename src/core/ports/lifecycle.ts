@@ -155,8 +155,8 @@ export interface LifeCycle {
    */
   import(path: string, progress?: Progress, group?: string): Promise<Imported>;
   readonly leftovers: Leftovers;
-  /** Removes the items of our trash that were deleted before a time, or all, for good. Throws read_only. */
-  emptyTrash(before?: number, progress?: Progress): Promise<EmptiedTrash>;
+  /** Removes some items of our trash, or all, for good. Throws read_only. */
+  emptyTrash(isMeant?: (item: Trashed) => boolean, progress?: Progress): Promise<EmptiedTrash>;
   /** Returns the items of our own trash, the newest first. */
   trash(): readonly Trashed[];
   /** Returns the deleted sessions that `restore` fetches from a fleet. Throws storage_failed. Missing without a fleet. */

@@ -54,8 +54,8 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
       ),
     import: (path, progress, group) => importAny(deps, path, progress, group),
     leftovers: makeLeftovers(deps),
-    emptyTrash: (before, progress) =>
-      alone(deps, () => guardErrno("emptying the trash", () => emptyTrash(deps, before, progress))),
+    emptyTrash: (isMeant = () => true, progress = undefined) =>
+      alone(deps, () => guardErrno("emptying the trash", () => emptyTrash(deps, isMeant, progress))),
     trash: () => guardErrno("looking into the trash", () => listTrashed(deps)),
     usesDesktopTrash: deps.desktopTrash !== undefined,
     isAllowed: (path) => isAllowed(deps, path),
@@ -109,10 +109,14 @@ async function moveBetween(
 const EMPTIED = ".emptied";
 
 /** Removes items for good. Each loses its name first, so that no item is ever incomplete. */
-async function emptyTrash(deps: LifecycleDeps, before: number | undefined, progress?: Progress): Promise<EmptiedTrash> {
+async function emptyTrash(
+  deps: LifecycleDeps,
+  isMeant: (item: Trashed) => boolean,
+  progress?: Progress,
+): Promise<EmptiedTrash> {
   requireWritable(deps);
   const trash = getTrashFolder(deps.paths);
-  const items = listTrashed(deps).filter(({ deletedAt }) => before === undefined || Date.parse(deletedAt) < before);
+  const items = listTrashed(deps).filter(isMeant);
   sweepEmptied(deps, trash);
   if (items.length === 0) return { operationId: null, removed: [], kept: [] };
   const kept: { item: Trashed; reason: string }[] = [];

@@ -114,6 +114,9 @@ const SCENES: Readonly<Record<string, string>> = {
     two relocate_session to home ! session_not_found; two open_session path ! session_not_found
     two restore_session; both lists s; both reads text; two delete_session permanent; both open_session ! session_not_found
     both lists -; one restore_session; both lists s; both reads text`,
+  "one that is deleted for good leaves no older copy in the trash of this machine": `
+    one delete_session; two restore_session; two write more; one reads more; one list_trash = total:1
+    one delete_session permanent; one list_trash = total:0; one restore_session ! session_not_found; both lists -`,
   "what another machine left unfinished is where the fleet has it": `
     two reads text; one befalls unconfirmed; one archive_session ! storage_failed; one heals; both lists s; both reads text
     one shows here = cwd:cwd; two archive_session; both lists - s; one reads text; two reads text

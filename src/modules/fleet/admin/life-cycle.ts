@@ -4,6 +4,7 @@
  * leaves the fleet as before, and the next opening moves the copy back.
  */
 
+import { basename, join } from "node:path";
 import { describeUnchanged, Failure, isAway } from "../../../core/failure.ts";
 import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
 import type { FleetDescription, FleetEnd } from "../../../core/ports/fleet.ts";
@@ -15,7 +16,7 @@ import { getHeaderFacts, summariseLog } from "../../../storage/catalog/summary.t
 import { useAndClose } from "../../../storage/fs/files.ts";
 import type { SessionPlace } from "../../../storage/lifecycle/bring.ts";
 import { getPreviousCwd } from "../../../storage/lifecycle/header-lines.ts";
-import { computeEndInTurns, isSameEnd, NOTHING } from "../postgres/ends.ts";
+import { computeEnd, computeEndInTurns, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { getFailureReason, makeLockedFailure, makeUnfitFailure } from "../postgres/failures.ts";
 import { resolveWholeId } from "../replica/arrival.ts";
 import { makeElsewhereFailure } from "../replica/refusals.ts";
@@ -59,9 +60,15 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
         }
       };
       const kept: SessionDisposition = { as: permanent ? "gone" : "deleted" };
-      const prepare = permanent ? undefined : requireWhole;
+      let older: ReadonlySet<string> = new Set();
+      const prepare: Preparation = async (_, id, file, there) => {
+        if (!permanent) return requireWhole(place, id, file, there);
+        older = await findOlderCopies(own, place, id, file);
+        return true;
+      };
       const deleted = await withSession(place, findCurrentPath(own, place, path), run, () => kept, { prepare });
       if (deleted === undefined) throw cause;
+      if (older.size > 0) await removeOlderCopies(own, older, deleted.sessionId);
       return deleted;
     },
     async restore(where) {
@@ -466,6 +473,37 @@ async function requireWhole({ open }: LifeCyclePlace, id: string, file: string, 
       { fleet: true, sessionId: id, sessionPath: file },
     );
   });
+}
+
+/** Returns the items of this machine's trash with a session that the copy at a path continues. */
+async function findOlderCopies(own: LifeCycle, { open }: LifeCyclePlace, id: string, file: string) {
+  const older = new Set<string>();
+  for (const { itemPath, sessionPath, sessionId } of own.trash()) {
+    if (sessionId !== id) continue;
+    try {
+      const end = useAndClose(open(join(itemPath, basename(sessionPath))), (log) =>
+        computeEnd(log, log.nodes.count, NOTHING),
+      );
+      if (await useAndClose(open(file), (log) => hasAll(log, end))) older.add(itemPath);
+    } catch (error) {
+      // It cannot be compared, and stays.
+      if (!(error instanceof Failure)) throw error;
+    }
+  }
+  return older;
+}
+
+/** Removes items of this machine's trash after their session was deleted for good. Throws storage_failed. */
+async function removeOlderCopies(own: LifeCycle, older: ReadonlySet<string>, sessionId: string): Promise<void> {
+  let cause: unknown;
+  try {
+    if ((await own.emptyTrash(({ itemPath }) => older.has(itemPath))).kept.length === 0) return;
+  } catch (error) {
+    cause = error;
+  }
+  const sentence =
+    "The session is deleted for good, but older copies of it are still in the trash of this machine. empty_trash removes them.";
+  throw new Failure("storage_failed", sentence, { sessionId }, { cause, retryable: false });
 }
 
 /** Uploads pending entries. Throws storage_failed if the fleet refuses them, or they are for another fleet. */
