@@ -123,13 +123,11 @@ async function trash(ask: VerbContext["ask"], { words, isNamed }: ListQuery): Pr
   } while (cursor !== undefined);
   const sought = words.toLowerCase().split(/\s+/).filter(Boolean);
   const sessions = items
-    // Leftovers of a session are brought back by undo alone, and a session that only the fleet has by its id.
-    .flatMap(({ sessionId, itemPath, ...item }) =>
-      sessionId === null || itemPath === null ? [] : [{ ...item, itemPath, sessionId }],
-    )
+    // Undo alone brings leftovers of a session back.
+    .flatMap(({ sessionId, ...item }) => (sessionId === null ? [] : [{ ...item, sessionId }]))
     .map((item) => ({
       ...item,
-      itemPath: join(item.itemPath, basename(item.sessionPath)),
+      itemPath: item.itemPath && join(item.itemPath, basename(item.sessionPath)),
       messageCount: item.messageCount ?? undefined,
       modified: item.deletedAt,
     }))
@@ -230,7 +228,8 @@ async function carriedOut(
     case "delete":
       return moveAll(asking, change, undoable);
     case "restore": {
-      const { movedTo } = await ask("restore_session", { sessionPath: change.session.itemPath });
+      const { itemPath, sessionId } = change.session;
+      const { movedTo } = await ask("restore_session", itemPath ? { sessionPath: itemPath } : { sessionId });
       return { change, notice: `${title} is back. ${TAKEN_BACK} (${movedTo})` };
     }
     case "export":

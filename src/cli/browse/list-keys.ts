@@ -21,6 +21,7 @@ import {
   type BrowseState,
   change,
   editLine,
+  isDeleted,
   type LineChange,
   type Shelf,
   SORTS,
@@ -75,13 +76,13 @@ const ON_LIST: Readonly<Record<string, (state: BrowseState) => Step>> = {
 
 const ON_SESSION: Readonly<Record<string, OnSession>> = {
   enter: (state, session) => {
-    if (session.itemPath) return showNotice(state, RESTORE_FIRST);
+    if (isDeleted(session)) return showNotice(state, RESTORE_FIRST);
     return session.agent ? showNotice(state, FORK_FIRST) : addEffect(state, { do: "end", session });
   },
   t: (state, session) => addEffect({ ...state, isBusy: true }, { do: "open", session }),
   right: (state, session) => addEffect({ ...state, isBusy: true }, { do: "open", session }),
   r: (state, session) =>
-    session.itemPath
+    isDeleted(session)
       ? change(state, { change: "restore", session })
       : askLine(state, "Name: ", session.name ?? "", { change: "rename", session }),
   l: askForLeafLabel,
@@ -102,7 +103,7 @@ const FORK_FIRST = "It is another agent's session: f forks a copy, resume <id> n
 const RESTORE_FIRST = "This session is in the trash. Press r to restore it.";
 
 function unlessTrashed(then: OnSession): OnSession {
-  return (state, session) => (session.itemPath ? showNotice(state, RESTORE_FIRST) : then(state, session));
+  return (state, session) => (isDeleted(session) ? showNotice(state, RESTORE_FIRST) : then(state, session));
 }
 
 function askLine(state: BrowseState, label: string, text: string, wanted: LineChange): Step {
@@ -110,7 +111,7 @@ function askLine(state: BrowseState, label: string, text: string, wanted: LineCh
 }
 
 function askForLeafLabel(state: BrowseState, session: BrowsedSession): Step {
-  if (session.itemPath) return showNotice(state, RESTORE_FIRST);
+  if (isDeleted(session)) return showNotice(state, RESTORE_FIRST);
   const { place, shown } = state.preview;
   const leafId = place?.sessionPath === session.sessionPath ? shown?.leafId : undefined;
   if (typeof leafId !== "string")
@@ -134,7 +135,7 @@ function toTargets({ list: { marked } }: BrowseState, selected: BrowsedSession):
 }
 
 function archive(state: BrowseState, selected: BrowsedSession): Step {
-  if (selected.itemPath) return showNotice(state, RESTORE_FIRST);
+  if (isDeleted(selected)) return showNotice(state, RESTORE_FIRST);
   const isArchive = state.list.query.shelf === "archive";
   const targets = toTargets(state, selected);
   const wanted = { change: isArchive ? "unarchive" : "archive", ...targets } as const;
@@ -147,7 +148,7 @@ function archive(state: BrowseState, selected: BrowsedSession): Step {
 }
 
 function askToDelete(state: BrowseState, selected: BrowsedSession): Step {
-  if (selected.itemPath) return showNotice(state, "This session is deleted already. Press r to restore it.");
+  if (isDeleted(selected)) return showNotice(state, "This session is deleted already. Press r to restore it.");
   const targets = toTargets(state, selected);
   const wanted = { change: "delete", ...targets } as const;
   return askBefore(state, { ask: "yes", question: questionAbout("Delete", targets), wanted });

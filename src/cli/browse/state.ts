@@ -27,9 +27,13 @@ export interface ListQuery {
   readonly agents?: "all";
 }
 
-/** A session of the list: listed, or known by a hit alone, or in the trash, where it is at `itemPath`. */
+/** A session of the list: listed, or known by a hit alone, or deleted; then `itemPath` is its path in the trash, or null. */
 export type BrowsedSession = Pick<ListedSession, "sessionPath" | "sessionId" | "name" | "firstMessage" | "modified"> &
-  Partial<ListedSession> & { readonly itemPath?: string };
+  Partial<ListedSession> & { readonly itemPath?: string | null };
+
+export function isDeleted({ itemPath }: BrowsedSession): boolean {
+  return itemPath !== undefined;
+}
 
 /** A place in a session where something was said. */
 export type BrowsedHit = ResultOf<"search_sessions">["hits"][number];

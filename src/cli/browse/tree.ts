@@ -15,6 +15,7 @@ import {
   type ChangeOutcome,
   change,
   editLine,
+  isDeleted,
   joinSteps,
   moveSelection,
   type Step,
@@ -198,7 +199,7 @@ export function askToMove(state: BrowseState, tree: TreeState): Step {
   const { branches, selected, session, leafId } = tree;
   const node = nodeAt(tree);
   if (!node) return toStep(state);
-  if (session.itemPath) return showNotice(state, "This session is in the trash. Press Esc, then r to restore it.");
+  if (isDeleted(session)) return showNotice(state, "This session is in the trash. Press Esc, then r to restore it.");
   if (branches.lineLength(selected) > 0) return unfold(state, tree);
   const position = getPosition(node);
   const isAnew = position === "before";
@@ -216,7 +217,7 @@ export function forkFrom(state: BrowseState, tree: TreeState): Step {
   const { branches, selected, session } = tree;
   const node = nodeAt(tree);
   if (!node) return toStep(state);
-  if (session.itemPath) return showNotice(state, RESTORE_FIRST);
+  if (isDeleted(session)) return showNotice(state, RESTORE_FIRST);
   if (branches.lineLength(selected) > 0) return unfold(state, tree);
   return change(state, { change: "fork", session, entryId: node.id, position: getPosition(node) });
 }
