@@ -23,7 +23,15 @@ function lifeCycleOf({ file, store, fleet, journal }: Machine, locate: (where: W
     moved.push(from);
     return { sessionId: SESSION, sessionPath: from, movedTo: from, keptAt: null, operationId: "one" };
   };
-  const own = { locate, relocate: move, archive: move, unarchive: move, delete: move, takeBack: () => move(file) };
+  const own = {
+    locate,
+    relocate: move,
+    archive: move,
+    unarchive: move,
+    delete: move,
+    takeBack: () => move(file),
+    trash: () => [],
+  };
   const place = {
     ...{ fleet, journal, open: store.open, isArchived: () => false },
     isInPlace: () => true,
