@@ -99,6 +99,8 @@ export interface FleetAdmin {
   /** Returns why the database does not answer; null if it does. */
   whyAway(): Promise<string | null>;
   readonly tally: FleetTally;
+  /** Number of sessions whose last acknowledgement this process could not record, because the disk refuses it. */
+  readonly unrecorded: number;
   /** Returns the sessions with entries that only this machine has, because the database was unreachable. Sends no query. */
   listPending(): readonly JournaledSession[];
   /** Returns the sessions with acknowledged entries that the database lacks. Compares chains and last lines. */

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { toBytes } from "../../../src/core/json/json.ts";
+import { concat, toBytes } from "../../../src/core/json/json.ts";
 import type { FleetOutcome, NotedFleet } from "../../../src/core/ports/fleet.ts";
 import type { LifeCycle } from "../../../src/core/ports/lifecycle.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
@@ -134,7 +134,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const scene = await new Scene(kind, journaled).play(TWO);
     const { fleet, journal, file, store } = scene.actor("two").machine;
     const had: string[][] = [];
-    const own = { delete: async () => had.push(scene.table.linesOf(SESSION)), locate: () => file };
+    const own = { delete: async () => had.push(scene.table.linesOf(SESSION)), locate: () => file, trash: () => [] };
     const cycle = makeFleetLifeCycle(
       own as unknown as LifeCycle,
       {
@@ -579,6 +579,50 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     log.close();
     return one;
   };
+
+  test.each([
+    ["the next commit", true],
+    ["a look at the health", true],
+    ["its end", true],
+    ["its end, also where there was none before", false],
+  ])("what is acknowledged without a record is told once, counted, and recorded with %s", async (when, hasRecord) => {
+    const disk = new FaultDisk();
+    const told: string[] = [];
+    const journal = journalOn(disk, undefined, (sentence) => told.push(sentence));
+    const one = new Machine(kind, undefined, "one", { disk, journal });
+    const { openAppend, create } = disk;
+    const refuses = (path: string): boolean => path.includes("fleet-ends");
+    const full = (): void => {
+      disk.openAppend = (path) => (refuses(path) ? fails() : openAppend.call(disk, path));
+      disk.create = (path) => (refuses(path) ? fails() : create.call(disk, path));
+    };
+    /** The ends that another process finds. */
+    const recorded = (): number[] =>
+      journalOn(disk)
+        .ends.endsOf(SESSION)
+        .map(({ end }) => end.entries);
+    const log = one.create();
+    if (!hasRecord) full();
+    await written(log, 0);
+    full();
+    await written(log, 1);
+    await written(log, 2);
+    expect(told).toEqual([expect.stringContaining(SESSION)]);
+    expect([journal.ends.unrecorded, recorded(), journal.ends.of(SESSION)?.end.entries]).toEqual([
+      1,
+      hasRecord ? [1] : [],
+      3,
+    ]);
+    // The disk took a part of a line.
+    for (const path of disk.paths().filter(refuses))
+      disk.put(path, concat([disk.content(path) ?? new Uint8Array(), toBytes("{")]));
+    Object.assign(disk, { openAppend, create });
+    if (when === "the next commit") await written(log, 3);
+    if (when === "a look at the health") expect(journal.ends.unrecorded).toBe(0);
+    else log.close();
+    expect(recorded()).toEqual([...(when === "the next commit" ? [4] : []), 3, 2, 1]);
+    expect(told).toHaveLength(1);
+  });
 
   test("fleet push waits once for machines that live, and names each session once", async () => {
     const one = await leaveFirst();

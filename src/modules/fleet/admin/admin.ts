@@ -282,6 +282,10 @@ export class FleetAdminService implements FleetAdmin {
     }
   }
 
+  get unrecorded(): number {
+    return this.place.options.journal.ends.unrecorded;
+  }
+
   get tally(): FleetTally {
     return this.place.fleet.tally;
   }

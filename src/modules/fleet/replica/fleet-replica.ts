@@ -792,6 +792,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
   }
 
   release(): void {
+    this.options.journal.ends.retry();
     this.lease.release();
   }
 }

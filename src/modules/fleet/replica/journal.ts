@@ -59,13 +59,13 @@ export class Journal {
   /** The fleet of this process; without it, every note counts as its own. */
   private readonly own: NotedFleet | undefined;
 
-  /** `now` returns the time in ISO 8601. */
-  constructor(disk: Disk, folder: string, now: () => string, own?: NotedFleet) {
+  /** `now` returns the time in ISO 8601. `complain`: see AcknowledgedEnds. */
+  constructor(disk: Disk, folder: string, now: () => string, own?: NotedFleet, complain?: (sentence: string) => void) {
     this.disk = disk;
     this.folder = folder;
     this.now = now;
     this.own = own;
-    this.ends = new AcknowledgedEnds(disk, join(dirname(folder), ENDS_FOLDER), now, own);
+    this.ends = new AcknowledgedEnds(disk, join(dirname(folder), ENDS_FOLDER), now, own, complain);
   }
 
   // --- names -----------------------------------------------------------------------------------------------------
