@@ -107,10 +107,10 @@ export interface FleetAdmin {
   listLosses(): Promise<readonly SessionLoss[]>;
   /**
    * Uploads entries that only this machine has: because the database was unreachable or has lost them, or because another
-   * program or an exited process wrote them. Waits for leases of processes that may have exited. `withNew`: sessions that
-   * the fleet never had, and unreadable copies, are reported as refused, not skipped.
+   * program or an exited process wrote them. Waits for leases of processes that may have exited. Sessions that the fleet does
+   * not have and this machine has no record of, and unreadable copies, are reported as refused.
    */
-  push(withNew: boolean, progress?: Progress): Promise<readonly FleetPushed[]>;
+  push(progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions anew whose facts are missing, or cannot be read. */
   index(progress?: Progress): Promise<FleetIndexed>;
   /**

@@ -562,7 +562,7 @@ const adminOf = (machine: Machine): FleetAdminService => {
   const place = { ...placeOf(machine), fleet, adminQueries: { rowsOf }, local, open: plain.open, options: { journal } };
   return new FleetAdminService(place as unknown as AdminPlace);
 };
-const pushed = (machine: Machine) => adminOf(machine).push(true);
+const pushed = (machine: Machine) => adminOf(machine).push();
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   const machineOf = (fleet: NotedFleet, disk: FaultDisk, table = new FleetTable(), isJournaled = true): Machine => {
@@ -655,7 +655,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     one.journal.ends.all = () => {
       throw eio();
     };
-    await expect(admin.push(true)).rejects.toThrow("EIO");
+    await expect(admin.push()).rejects.toThrow("EIO");
   });
 
   test("the number of lost entries is unknown where the lines of the database cannot be read", async () => {
