@@ -277,6 +277,27 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     expect([copies, faults]).toMatchObject([[{ state: "same", entries: 3 }], []]);
   });
 
+  test("a record that the disk refuses is reported on stderr and in get_health, until it is there", async () => {
+    let isFull = true;
+    const refuse = (path: string): void => {
+      if (isFull && path.includes("fleet-ends")) throw Object.assign(new Error("ENOSPC: test"), { code: "ENOSPC" });
+    };
+    const makeFolder = (path: string) => {
+      refuse(path);
+      return realDisk.makeFolder(path);
+    };
+    const { lives, wire } = await suite.machine({ disk: { ...realDisk, makeFolder } });
+    const sessionId = await newSession(wire, [user("one")]);
+    await wire.result("append", { entries: [user("two")] });
+    const told = (): string[] => lives.said.filter((sentence) => sentence.includes("refuses the record"));
+    expect(told()).toEqual([expect.stringContaining(`session ${sessionId} (ENOSPC: test)`)]);
+    expect((await wire.result("get_health")).fleet).toMatchObject({ unrecorded: 1, lacking: 0 });
+    isFull = false;
+    expect((await wire.result("get_health")).fleet).toMatchObject({ unrecorded: 0, lacking: 0 });
+    expect(told()).toHaveLength(1);
+    await lives.end();
+  });
+
   test("status names the sessions that processes have, and the standbys", async () => {
     const machine = suite.lives();
     const wire = await machine.start();
