@@ -105,7 +105,11 @@ async function run(running: Running): Promise<number> {
   let wire: Wire | undefined;
   // A verb that asks nothing starts no server.
   const wireOnce = (): Wire => {
-    wire ??= new Wire(given.settings, world, line && ((done, total, method) => line.report(done, total, method)));
+    wire ??= new Wire(
+      given.settings,
+      { ...world, command: verb.name },
+      line && ((done, total, method) => line.report(done, total, method)),
+    );
     return wire;
   };
   const say = (sentence: string): void => {

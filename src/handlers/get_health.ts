@@ -141,6 +141,13 @@ export default defineCommand({
             .describe(
               "sessions whose acknowledged entries the database has lost; fleet restore uploads them again. Null if it could not be asked",
             ),
+          unrecorded: z
+            .number()
+            .int()
+            .describe(
+              "sessions whose last acknowledgement this server could not record, because the disk is full: until it can, " +
+                "nothing shows that a restored backup lacks it",
+            ),
           kept: z.number().int().describe("files of entries that the fleet refused; list_kept has them"),
           commits: z.number().int().describe("commits that the database has taken since this server began"),
           unknown: z.number().int().describe("commits without an answer"),
@@ -210,6 +217,7 @@ export default defineCommand({
             away: await fleet.whyAway(),
             owed: fleet.listPending().filter(({ from }) => from !== null).length,
             lacking: await countLosses(fleet),
+            unrecorded: fleet.unrecorded,
             kept: kept.list().length,
             ...fleet.tally,
           }

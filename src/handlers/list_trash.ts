@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { toBytes } from "../core/json/json.ts";
-import type { DeletedElsewhere, LifeCycle, Trashed } from "../core/ports/lifecycle.ts";
+import type { DeletedElsewhere, FleetTrash, LifeCycle, Trashed } from "../core/ports/lifecycle.ts";
 import { defineCommand } from "./shared/command.ts";
 import { findPageEnd, parseIndex } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
@@ -19,6 +19,10 @@ const item = z.object({
   deletedAt: z.string().describe("ISO 8601"),
   sizeBytes: z.number().int().describe("of all that is in it"),
   messageCount: z.number().int().nullable().describe("null when it is not known"),
+  restored: z
+    .literal(true)
+    .optional()
+    .describe("with a fleet: the session was restored since, on any machine, and this is a former copy of it"),
   fileCount: z.number().int().optional().describe("of leftovers: how many there are"),
 });
 
@@ -70,12 +74,12 @@ export default defineCommand({
   },
   async run(context, { sessionId, limit, cursor }) {
     const { lifeCycle } = context.workspace.stores;
-    const { elsewhere, limited } = await listElsewhere(lifeCycle);
-    const all = [...lifeCycle.trash(), ...elsewhere]
+    const { deleted, restoredIds, limited } = await askFleet(lifeCycle);
+    const all = [...lifeCycle.trash(), ...deleted]
       .filter((one) => sessionId === undefined || one.sessionId?.startsWith(sessionId))
       .sort((a, b) => (a.deletedAt < b.deletedAt ? 1 : a.deletedAt > b.deletedAt ? -1 : 0));
     const from = parseIndex(cursor, Math.max(all.length, 1));
-    const rows = all.slice(from, limit === undefined ? undefined : from + limit).map(toRow);
+    const rows = all.slice(from, limit === undefined ? undefined : from + limit).map((one) => toRow(one, restoredIds));
     const past = findPageEnd(context, limit, rows.length, 0, (i) => toBytes(JSON.stringify(rows[i])));
     return {
       items: rows.slice(0, past),
@@ -88,19 +92,19 @@ export default defineCommand({
   },
 });
 
-async function listElsewhere(
-  lifeCycle: LifeCycle,
-): Promise<{ readonly elsewhere: readonly DeletedElsewhere[]; readonly limited?: string }> {
+async function askFleet(lifeCycle: LifeCycle): Promise<FleetTrash & { readonly limited?: string }> {
+  const none = { deleted: [], restoredIds: new Set<string>() };
   try {
-    return { elsewhere: (await lifeCycle.deletedElsewhere?.()) ?? [] };
+    return (await lifeCycle.fleetTrash?.()) ?? none;
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
-    return { elsewhere: [], limited: error.message };
+    return { ...none, limited: error.message };
   }
 }
 
-function toRow(one: Trashed | DeletedElsewhere): z.input<typeof item> {
+function toRow(one: Trashed | DeletedElsewhere, restoredIds: ReadonlySet<string>): z.input<typeof item> {
   if (!("itemPath" in one)) return { itemPath: null, ...one };
   const { files, ...rest } = one;
-  return { ...rest, ...(files === null ? {} : { fileCount: files.length }) };
+  const isRestored = one.sessionId !== null && restoredIds.has(one.sessionId);
+  return { ...rest, ...(files === null ? {} : { fileCount: files.length }), ...(isRestored ? { restored: true } : {}) };
 }

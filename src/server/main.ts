@@ -50,6 +50,8 @@ export interface World {
   readonly variables: Variables;
   readonly cwd: string;
   readonly version: string;
+  /** The command that this process runs, for others that find a session in use; missing for a server. */
+  readonly command?: string;
   readonly printError: (sentence: string) => void;
   /** Reads a settings file; returns undefined when there is none. */
   readonly settingsFile: (path: string, disk?: Disk) => unknown;
@@ -108,7 +110,7 @@ export function serve(settings: ServerSettings, world: World): Service {
         // allowed.
         disk: confined ? { ...confined, realPath: (path) => world.disk.realPath(path) } : disk,
         stateFolder: paths.state,
-        client: `pi-session-server ${world.version}`,
+        client: getClientName(world),
         now: () => makeTimestamp(world.env),
         // SQLite opens its files by path, which is not confined.
         ...(confined ? { sqlite: () => undefined } : {}),
@@ -126,6 +128,7 @@ export function serve(settings: ServerSettings, world: World): Service {
       ),
     later: (work) => setTimeout(work, PUT_OFF_MS).unref(),
     fleet,
+    complain: world.printError,
     leavesFleet: !fleet && Boolean(settings.fleet ?? world.variables.PI_FLEET_URL),
   });
   const endSweep = stores.fleet?.startSweep();
@@ -257,9 +260,13 @@ function connectNamedFleet(
     { text, isSeen: settings.fleet !== undefined, whenAway: settings.fleetAway, search },
     {
       ...{ disk: world.disk, env: world.env, stateFolder: paths.state },
-      client: `pi-session-server ${world.version}`,
+      client: getClientName(world),
     },
   );
+}
+
+function getClientName({ version, command }: World): string {
+  return `pi-session-server ${version}${command === undefined ? "" : ` (${command})`}`;
 }
 
 async function makeDocument(version: string): Promise<object> {

@@ -53,7 +53,13 @@ export interface FleetPlace {
 export interface ConnectedFleet {
   /** There if work goes on without the database: entries may then wait on this machine. */
   readonly outage?: object;
-  makeStores(place: { readonly disk: Disk; readonly env: Env; readonly stateFolder: string }): FleetStores;
+  /** `complain` reports to a person, without a request, what the disk refuses. */
+  makeStores(place: {
+    readonly disk: Disk;
+    readonly env: Env;
+    readonly stateFolder: string;
+    readonly complain?: (sentence: string) => void;
+  }): FleetStores;
   /** Closes the connections. Later calls are answered as by an unreachable database. */
   close(): Promise<void>;
 }

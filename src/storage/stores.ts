@@ -78,6 +78,8 @@ interface StoresOptions extends OpeningOptions {
   readonly sharedState?: boolean;
   /** Called with the sentence of a change that is done, and whose record the disk refuses. */
   readonly onUnrecorded?: (text: string) => void;
+  /** Reports to a person, without a request, what the disk refuses to a fleet. */
+  readonly complain?: (sentence: string) => void;
   /** Runs work that no caller waits for; without it, nothing is postponed. */
   readonly later?: (work: () => void) => void;
   /** The database that has the sessions, too. */
@@ -92,7 +94,9 @@ export function makeStores(options: StoresOptions): Stores {
   const refusal = readOnly ? makeReadOnlyFailure() : undefined;
   const common = { ...options, readOnly: refusal, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => makeFilePath(paths, header) };
-  const fleet = readOnly ? undefined : options.fleet?.makeStores({ disk, env, stateFolder: paths.state });
+  const fleet = readOnly
+    ? undefined
+    : options.fleet?.makeStores({ disk, env, stateFolder: paths.state, complain: options.complain });
   const containers = { ...common, containerFor: (header: SessionHeader) => makeContainerPath(paths, header) };
   const copies = {
     jsonl: makeJsonlStore(fleet?.withReplica(files) ?? files),

@@ -10,6 +10,8 @@ type Diagnosis = ResultOf<"get_health"> & Partial<ResultOf<"fix_health">>;
 
 /** Rows of a list that are printed unless all are asked for. */
 const MOST_ROWS = 10;
+/** Free bytes below which a disk is called full. */
+const LEAST_FREE = 1 << 20;
 /** Columns of a number of sessions. */
 const COUNT = 5;
 /** Columns of the labels. */
@@ -86,8 +88,14 @@ function* facts(health: ResultOf<"get_health">, page: OutputStyle): Generator<st
   yield* formatFact("Sessions", countTexts(counts), page);
   yield* formatFact("Catalog", [catalogText(catalog)], page);
   if (fleet) yield* formatFact("Fleet", fleetTexts(fleet), page);
-  if (space)
-    yield* formatFact("Disk", [`${formatSize(space.freeBytes)} of ${formatSize(space.totalBytes)} free`], page);
+  if (space) yield* formatFact("Disk", spaceTexts(space), page);
+}
+
+function spaceTexts({ freeBytes, totalBytes }: NonNullable<Diagnosis["space"]>): string[] {
+  const free = `${formatSize(freeBytes)} of ${formatSize(totalBytes)} free`;
+  return freeBytes >= LEAST_FREE
+    ? [free]
+    : [free, "it is full: changes fail, or nothing is recorded of them; make room"];
 }
 
 const AGENTS: Readonly<Record<string, string>> = { pi: "Pi", pi_agent_rust: "pi_agent_rust" };
@@ -121,7 +129,7 @@ function countTexts({ sessions, archived, trashed, containers, forks, databases 
   ];
 }
 
-function fleetTexts({ away, owed, lacking, kept }: NonNullable<Diagnosis["fleet"]>): string[] {
+function fleetTexts({ away, owed, lacking, unrecorded, kept }: NonNullable<Diagnosis["fleet"]>): string[] {
   return [
     away === null ? "its database answers" : show`${away}`,
     ...(owed === 0
@@ -135,6 +143,9 @@ function fleetTexts({ away, owed, lacking, kept }: NonNullable<Diagnosis["fleet"
       : [
           `it has lost entries of ${count(lacking, "session", "sessions")} that were acknowledged here; fleet restore uploads them again`,
         ]),
+    ...(unrecorded === 0
+      ? []
+      : [`the disk refuses the record of what was acknowledged in ${count(unrecorded, "session", "sessions")}`]),
     ...(kept === 0
       ? []
       : [

@@ -7,6 +7,8 @@ import { count, formatSize, group, show, toRawPath } from "../terminal/text.ts";
 
 /** Tenants that are printed at most. */
 const MOST_TENANTS = 10;
+/** Characters of a name that are printed at most. */
+const NAME = 60;
 
 /** The state of a fleet, with its removable data, and after a migration its result. */
 export interface ShownStatus extends DatabaseStatus, Partial<FleetIndexed> {
@@ -51,8 +53,10 @@ export function* formatFleetStatus(status: ShownStatus): Generator<string> {
   yield durability === "replicated"
     ? "Commits are on a second machine before they are acknowledged"
     : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
+  yield describeStandbys(sums.standbys);
   yield `${count(sums.sessions, "session", "sessions")} with ${count(sums.entries, "entry", "entries")}, ${formatSize(sums.bytes)}${describeOthers(sums.tenant)}`;
-  yield `${group(sums.held)} of them have a writer now`;
+  yield `${group(sums.held)} of them ${sums.held === 1 ? "has" : "have"} a writer now`;
+  yield* writerLines(sums.writers);
   yield `The tables have ${formatSize(sums.storedBytes)}, for all tenants together`;
   if (migratedFrom === undefined) yield* sizeLines(sums);
   const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0 } = sums.deleted ?? {};
@@ -64,6 +68,28 @@ export function* formatFleetStatus(status: ShownStatus): Generator<string> {
     yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
   if (sums.endsAbandoned === false)
     yield "PostgreSQL does not cancel abandoned statements here, and they keep their connections. To fix: alter role NAME set client_connection_check_interval = '10s'";
+}
+
+function describeStandbys(standbys: FleetStatus["standbys"]): string {
+  if (standbys === null) return "This role may not see whether standbys are connected: grant pg_monitor to it";
+  const { all, synchronous } = standbys;
+  if (all === 0) return "No standby is connected";
+  const kind =
+    synchronous === 0
+      ? ", asynchronous"
+      : synchronous < all
+        ? `, ${group(synchronous)} of them synchronous`
+        : ", synchronous";
+  return `${count(all, "standby is", "standbys are")} connected${kind}`;
+}
+
+/** Yields the sessions that processes have. */
+function* writerLines(writers: FleetStatus["writers"]): Generator<string> {
+  for (const { sessionId, name, leased, client, host, since } of writers) {
+    const title = name === null ? "" : show` (${name.slice(0, NAME)})`;
+    const state = leased ? "" : "; it does not write now, and another server may";
+    yield show`  ${sessionId}${title}: ${client} on ${host}, which began at ${since}${state}`;
+  }
 }
 
 /** Yields the sizes of the tenants and the largest sessions. */

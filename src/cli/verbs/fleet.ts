@@ -265,7 +265,9 @@ const restore = makePushVerb("restore", {
   meaning: "upload again the entries of this machine that the database has lost",
   more:
     "Run it after a backup of the database was restored, or a standby promoted. Entries come back as they were or, where " +
-    "others have written since, as branches. The exit status is 0 only if nothing is left that the database lacks.",
+    "others have written since, as branches. The exit status is 0 only if nothing is left that the database lacks. Sessions that " +
+    "it does not have, and of which this machine has no record, are named, as after a loss of the state folder: fleet import " +
+    "brings them there.",
 });
 
 function makePushVerb(word: "push" | "restore", texts: Pick<Verb, "meaning" | "more">) {
@@ -276,7 +278,7 @@ function makePushVerb(word: "push" | "restore", texts: Pick<Verb, "meaning" | "m
     onInterrupt: RUN_AGAIN,
     run: (asking, given) =>
       withAdmin(asking, given, async (admin) => {
-        const sessions = await admin.push(word === "push", asking.progress);
+        const sessions = await admin.push(asking.progress);
         const { kept } = await asking.ask("list_kept", {});
         return { sessions, refused: sessions.filter(({ outcome }) => outcome === "refused").length, kept: kept.length };
       }),
@@ -367,7 +369,8 @@ function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {
   for (const fault of faults.slice(0, MOST_PRINTED)) yield formatProblem(fault.sessionId ?? SESSIONS, fault);
   if (faults.length > 0) yield `${count(faults.length, "fault", "faults")} in the database`;
   yield* lackingLines(lacking);
-  if (faults.length + lacking.length === 0) yield "The database has every entry that was acknowledged on this machine";
+  if (faults.length + lacking.length === 0)
+    yield "The database has every entry that was acknowledged on this machine, as far as the records of this machine go";
   const same = copies.filter(({ state }) => state === "same").length;
   yield `${count(same, "copy", "copies")} here with the same entries`;
   for (const [state, meaning] of Object.entries(STATES)) {

@@ -1,5 +1,16 @@
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, escapeLine, formatAge, formatSize, group, pad, shortenPath, show } from "../terminal/text.ts";
+import {
+  count,
+  cutTo,
+  escapeLine,
+  formatAge,
+  formatSize,
+  group,
+  pad,
+  shortenPath,
+  show,
+  wrapOn,
+} from "../terminal/text.ts";
 import { defineVerb, type ResultOf } from "../verb.ts";
 import { emptyingTrash } from "./prune.ts";
 
@@ -42,13 +53,20 @@ export function* formatTrash(
     cutTo(cells(page, ["AGE", "MSGS", "SIZE", "ID".padEnd(id), "NAME OR FIRST MESSAGE"]), page.width),
   );
   for (const item of items) yield row(item, id, page);
-  const removed = items.some(({ itemPath }) => itemPath === null) ? "those of this machine" : "all";
-  const sum = `${count(total, "item", "items")}, ${formatSize(totalBytes)}. restore <id> brings a session back, trash empty removes ${removed}.`;
-  yield page.paint("dim", cutTo(sum, page.width));
+  const bytes = items.reduce((sum, { itemPath, sizeBytes }) => sum + (itemPath === null ? sizeBytes : 0), totalBytes);
+  const sum = `${count(total, "item", "items")}, ${formatSize(bytes)}. restore <id> brings a session back, ${describeEmptying(items, totalBytes)}.`;
+  for (const line of wrapOn(page, sum)) yield page.paint("dim", line);
+}
+
+/** Returns what emptying the trash removes. The fleet's rows of deleted sessions are not in it. */
+function describeEmptying(items: readonly ListedTrash[], ownBytes: number): string {
+  if (items.every(({ itemPath }) => itemPath !== null)) return "trash empty removes all";
+  if (items.every(({ itemPath }) => itemPath === null)) return "fleet prune removes those of the fleet's database";
+  return `trash empty removes the ${formatSize(ownBytes)} of this machine`;
 }
 
 function row(
-  { deletedAt, messageCount, sizeBytes, sessionId, name, firstMessage, sessionPath, fileCount }: ListedTrash,
+  { deletedAt, messageCount, sizeBytes, sessionId, name, firstMessage, sessionPath, fileCount, restored }: ListedTrash,
   id: number,
   page: OutputStyle,
 ) {
@@ -62,7 +80,7 @@ function row(
       messageCount === null ? "" : group(messageCount),
       formatSize(sizeBytes),
       show`${(sessionId ?? "").slice(0, id)}`.padEnd(id),
-      title === null ? shortenPath(sessionPath, page.home) : escapeLine(title),
+      `${restored ? "restored since: " : ""}${title === null ? shortenPath(sessionPath, page.home) : escapeLine(title)}`,
     ]),
     page.width,
   );

@@ -99,16 +99,18 @@ export interface FleetAdmin {
   /** Returns why the database does not answer; null if it does. */
   whyAway(): Promise<string | null>;
   readonly tally: FleetTally;
+  /** Number of sessions whose last acknowledgement this process could not record, because the disk refuses it. */
+  readonly unrecorded: number;
   /** Returns the sessions with entries that only this machine has, because the database was unreachable. Sends no query. */
   listPending(): readonly JournaledSession[];
   /** Returns the sessions with acknowledged entries that the database lacks. Compares chains and last lines. */
   listLosses(): Promise<readonly SessionLoss[]>;
   /**
    * Uploads entries that only this machine has: because the database was unreachable or has lost them, or because another
-   * program or an exited process wrote them. Waits for leases of processes that may have exited. `withNew`: sessions that
-   * the fleet never had, and unreadable copies, are reported as refused, not skipped.
+   * program or an exited process wrote them. Waits for leases of processes that may have exited. Sessions that the fleet does
+   * not have and this machine has no record of, and unreadable copies, are reported as refused.
    */
-  push(withNew: boolean, progress?: Progress): Promise<readonly FleetPushed[]>;
+  push(progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions anew whose facts are missing, or cannot be read. */
   index(progress?: Progress): Promise<FleetIndexed>;
   /**

@@ -29,6 +29,8 @@ export interface FleetStatus {
   readonly bytes: number;
   /** Sessions that a process has now. */
   readonly held: number;
+  /** Sessions that a process has taken and not let go of, at most 50: first those with a writer, then the latest. */
+  readonly writers: readonly SessionWriter[];
   /** Bytes of the tables on the database's disk, for all tenants together. */
   readonly storedBytes: number;
   /** The tenant whose sessions these are; empty for the one without a name. */
@@ -38,6 +40,21 @@ export interface FleetStatus {
   readonly largest: readonly LargeSession[];
   /** True if the server cancels abandoned statements; null: it does not say. */
   readonly endsAbandoned: boolean | null;
+  /** Connected standbys, and those that commits wait for; null: the role may not see them. */
+  readonly standbys: { readonly all: number; readonly synchronous: number } | null;
+}
+
+/** A session, and the process that took it last and has not let go of it. */
+export interface SessionWriter {
+  readonly sessionId: string;
+  /** Its name, or what the user said first; null if neither is known. */
+  readonly name: string | null;
+  /** True if the process has its lease; else another one may take the session. */
+  readonly leased: boolean;
+  readonly client: string;
+  readonly host: string;
+  /** When the process began, ISO 8601. */
+  readonly since: string;
 }
 
 /** One figure, with the labels that distinguish it from others of its name. */

@@ -106,6 +106,13 @@ export interface Trashed {
 /** A deleted session that a fleet still has, and the trash of this machine has not. */
 export type DeletedElsewhere = Omit<Trashed, "itemPath" | "files">;
 
+export interface FleetTrash {
+  /** Deleted sessions that `restore` fetches from the fleet. */
+  readonly deleted: readonly DeletedElsewhere[];
+  /** Ids of sessions in our own trash that were restored since, on any machine. */
+  readonly restoredIds: ReadonlySet<string>;
+}
+
 /** A session that is about to be restored from our trash. */
 export interface FoundInTrash {
   readonly sessionId: string;
@@ -159,8 +166,8 @@ export interface LifeCycle {
   emptyTrash(isMeant?: (item: Trashed) => boolean, progress?: Progress): Promise<EmptiedTrash>;
   /** Returns the items of our own trash, the newest first. */
   trash(): readonly Trashed[];
-  /** Returns the deleted sessions that `restore` fetches from a fleet. Throws storage_failed. Missing without a fleet. */
-  deletedElsewhere?(): Promise<readonly DeletedElsewhere[]>;
+  /** Compares our own trash with a fleet. Throws storage_failed. Missing without a fleet. */
+  fleetTrash?(): Promise<FleetTrash>;
   /** True if deleted files go to the desktop's trash, from which this server cannot restore them. */
   readonly usesDesktopTrash: boolean;
   /** Returns whether a path may be used, so that an operation on it may be shown. */

@@ -64,7 +64,7 @@ export function connectFleet(
   isSeen: boolean,
   whenAway: "refuse" | "journal" = "refuse",
 ): PostgresConnection {
-  const address = parseAddress(urlIn(text, place), place.readFile);
+  const address = addressIn(text, place);
   if (isSeen && address.hasPassword && !text.startsWith("file:"))
     throw new AddressError(
       "A password in the arguments can be read by everybody on this machine. Put the URL into PI_FLEET_URL or a file (--fleet file:/path), or the password into PGPASSWORD or ~/.pgpass.",
@@ -123,13 +123,24 @@ function rereading(text: string, place: ConnectionPlace, first: Address): () => 
   let last = first;
   return () => {
     try {
-      const now = parseAddress(urlIn(text, place), place.readFile);
+      const now = addressIn(text, place);
       if (now.tenant === first.tenant) last = now;
     } catch (error) {
       if (!(error instanceof AddressError)) throw error;
     }
     return last;
   };
+}
+
+/** Returns the address in a text or its file. Throws AddressError. */
+function addressIn(text: string, place: ConnectionPlace): Address {
+  const url = urlIn(text, place);
+  try {
+    return parseAddress(url, place.readFile);
+  } catch (error) {
+    if (!(error instanceof AddressError) || !text.startsWith("file:")) throw error;
+    throw new AddressError(`${error.message} (It is in the file of --fleet ${text}.)`);
+  }
 }
 
 function urlIn(text: string, { readFile }: ConnectionPlace): string {

@@ -47,13 +47,13 @@ export interface FleetConnection extends Omit<FleetOptions, "quarantineEntries" 
 /** Returns the part of a fleet in stores. */
 export function makeFleetStores(
   connection: FleetConnection,
-  { disk, env, stateFolder }: Parameters<ConnectedFleet["makeStores"]>[0],
+  { disk, env, stateFolder, complain }: Parameters<ConnectedFleet["makeStores"]>[0],
 ): FleetStores {
   const { fleet, shown } = connection;
   const own = shown === undefined ? undefined : readNotedFleet(disk, stateFolder, shown);
   const options: FleetOptions = {
     ...connection,
-    journal: new Journal(disk, join(stateFolder, JOURNAL_FOLDER), () => makeTimestamp(env), own),
+    journal: new Journal(disk, join(stateFolder, JOURNAL_FOLDER), () => makeTimestamp(env), own, complain),
     quarantineEntries: (log, lines) => quarantineEntries(disk, join(stateFolder, QUARANTINE_FOLDER), log, lines),
   };
   return {

@@ -130,7 +130,7 @@ class Publication {
       return new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {
         sessionPath: file,
       });
-    return toStorageFailure(error, "writing the new session");
+    return toStorageFailure(error, "making the file of the session");
   }
 
   /** Removes the file that has its name, and its attachments, if that can be. */

@@ -22,7 +22,7 @@ export function makeNoSessionFailure(path: string): Failure {
 
 /** Returns the failure of a new session that had its path already, and was to be removed from there. */
 export function makeNotPublishedFailure(error: unknown, disk: Disk, sessionPath: string, id: string): Failure {
-  const doing = "writing the new session";
+  const doing = "making the file of the session";
   return toStorageFailure(
     toNotMadeFailure(error, doing, { id, sessionPath, found: foundAt(disk, sessionPath) }),
     doing,

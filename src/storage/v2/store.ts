@@ -105,7 +105,7 @@ export function makeSegmentedStore(given: SegmentedStoreOptions): Store {
           throw makeNotPublishedFailure(error, disk, file, header.id);
         }
         removeTree(disk, builder.folder);
-        throw toStorageFailure(error, "writing the new session");
+        throw toStorageFailure(error, "making the file of the session");
       }
     },
     open: (file, readOnly) => openContainer(readOnly ? { ...options, readOnly } : options, writers, file),

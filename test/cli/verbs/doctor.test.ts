@@ -2,7 +2,8 @@
 
 import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { contentsOf, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
 import { chain, entryText } from "../../support/lines.ts";
 import { type Place, temporaryPlace } from "../../support/server.ts";
@@ -36,6 +37,14 @@ test("a healthy home", async () => {
     Nothing is left over.
     $ prune --trash
     The trash is empty.`);
+});
+
+test("a full disk is said to be full", async () => {
+  vi.spyOn(realDisk, "space").mockReturnValue({ free: 0, total: 6_300_000 });
+  const place = temporaryPlace();
+  putSession(place, 1, { cwd: place.cwd });
+  const { stdout } = await runHere(place, ["doctor"]);
+  expect(stdout).toMatch(/Disk +0 B of 6.3 MB free\n +it is full/);
 });
 
 test.each([40, 80, 200])("the screens fit %i columns, and nothing in them acts on a terminal", async (columns) => {

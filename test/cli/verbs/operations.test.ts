@@ -3,6 +3,8 @@
 import { appendFileSync, chmodSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { makeOutputStyle } from "../../../src/cli/terminal/page.ts";
+import { formatTrash } from "../../../src/cli/verbs/trash.ts";
 import { contentsOf, put, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
 import { entryText } from "../../support/lines.ts";
 import { type Place, temporaryPlace } from "../../support/server.ts";
@@ -56,6 +58,24 @@ test("operations tells what happened, undo takes it back one by one, and redo br
     {id} {...}  (undone) Named the session "Refactor auth".
     $ redo --json | kind
     "rename"`);
+});
+
+test("the sum of the trash counts what only the fleet has, is whole in a pipe, and promises no more than is removed", () => {
+  const item = { ...{ sessionPath: "/s", name: "named", firstMessage: null, messageCount: 1, sizeBytes: 2000 } };
+  const here = { ...item, sessionId: ONE, itemPath: "/t", deletedAt: "2026-01-24T16:40:00.000Z" };
+  const there = { ...here, sessionId: TWO, itemPath: null };
+  const page = makeOutputStyle({ COLUMNS: "60" }, undefined, NOW);
+  const shown = (...items: Parameters<typeof formatTrash>[0]["items"]): string[] => {
+    const own = items.filter(({ itemPath }) => itemPath !== null);
+    const sums = { total: items.length, totalBytes: 2000 * own.length, desktopTrash: false };
+    return [...formatTrash({ items, ...sums }, page)];
+  };
+  const sum = (n: string, size: string, removed: string): string =>
+    `${n}, ${size} kB. restore <id> brings a session back, ${removed}.`;
+  expect(shown(there).at(-1)).toBe(sum("1 item", "2.0", "fleet prune removes those of the fleet's database"));
+  expect(shown(here, there).at(-1)).toBe(sum("2 items", "4.0", "trash empty removes the 2.0 kB of this machine"));
+  expect(shown(here).at(-1)).toBe(sum("1 item", "2.0", "trash empty removes all"));
+  expect(shown({ ...here, restored: true as const })[1]).toContain("restored since: named");
 });
 
 test("the trash is listed with sizes and ages, by either verb, and a short id gets a session back", async () => {

@@ -6,6 +6,7 @@
 
 import {
   appendFileSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -219,16 +220,99 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
       expect([sessions, copies.map(({ state }: Json) => state)]).toEqual([1, ["same"]]);
       expect((await runHere(place, ["fleet", "push"], { variables })).status).toBe(0);
     }
-    // If both databases have a session, as after a move to another database, each gets its missing lines.
+    // Nor does the other tenant bring them in by the way, but on purpose: as copies in another folder.
     const variables = { PI_FLEET_URL: `${suite.url}&tenant=other` };
-    const other = (...words: string[]) => runHere(place, ["fleet", ...words], { variables });
+    const brought = async (from: string): Promise<Json[]> =>
+      JSON.parse((await runHere(place, ["fleet", "import", from, "--json"], { variables })).stdout).files;
     const folder = join(place.home, ".pi");
     const [file] = filesIn(folder).filter((path) => readFileSync(path, "utf8").includes('"acme"'));
-    expect((await other("import", folder)).status).toBe(0);
-    const last = JSON.parse(readFileSync(file, "utf8").trimEnd().split("\n").at(-1) ?? "").id;
-    appendFileSync(file, `${userText("more", last)}\n`);
-    const { sessions } = JSON.parse((await other("push", "--json")).stdout);
-    expect(sessions).toMatchObject([{ sessionPath: file, outcome: "given" }]);
+    const outcomesOf = (files: Json[]): string[] => files.map(({ outcome }) => outcome).sort();
+    const files = await brought(folder);
+    expect(outcomesOf(files)).toEqual(["known", "refused"]);
+    expect(files.find(({ sessionPath }) => sessionPath === file).message).toContain("of the tenant acme");
+    expect(sql("select count(*) from pi_fleet.session where tenant = 'other'")).toBe("1");
+    const copies = join(place.home, "copies");
+    mkdirSync(copies);
+    copyFileSync(file, join(copies, basename(file)));
+    expect(outcomesOf(await brought(copies))).toEqual(["new"]);
+    expect(outcomesOf(await brought(folder))).toEqual(["known", "refused"]);
+  });
+
+  test("import says once that the database has no tables", async () => {
+    const { machine, sessions } = await filled({ fleet: undefined });
+    const bare = new Database({ isEmpty: true });
+    await bare.start();
+    const { status, stdout, stderr } = await suite.verb(`import ${sessions}`, machine.place, bare.url);
+    await bare.close();
+    expect([status, `${stdout}${stderr}`.match(/tables are missing/g)?.length]).toEqual([1, 1]);
+  });
+
+  test("import brings in a session of version 1 as a write to it stores it, and changes no file", async () => {
+    const machine = suite.lives({ fleet: suite.connect() });
+    const { place } = machine;
+    const folder = join(place.home, ".pi/agent/sessions/--old--");
+    const file = join(folder, "old.jsonl");
+    mkdirSync(folder, { recursive: true });
+    const time = "2025-01-24T16:22:26.831Z";
+    const said = ["one", "two"].map((content) => ({
+      ...{ type: "message", timestamp: time, message: { role: "user", content, timestamp: 1 } },
+    }));
+    const text = fileText(
+      ...[{ type: "session", id: "old", timestamp: time, cwd: "/old" }, ...said].map((one) => JSON.stringify(one)),
+    );
+    writeFileSync(file, text);
+    for (const outcome of ["new", "known"]) {
+      const { files } = await suite.runVerb(`import ${folder}`, place);
+      expect([files, readFileSync(file, "utf8")]).toEqual([
+        [{ sessionPath: file, sessionId: "old", outcome, entries: 2 }],
+        text,
+      ]);
+    }
+    const wire = await machine.start();
+    await wire.result("switch_session", { sessionPath: file });
+    await wire.result("append", { entries: [user("three")] });
+    await machine.end();
+    expect(readFileSync(file, "utf8")).toContain('"version":3');
+    const { copies, faults } = await suite.runVerb("verify", place);
+    expect([copies, faults]).toMatchObject([[{ state: "same", entries: 3 }], []]);
+  });
+
+  test("a record that the disk refuses is reported on stderr and in get_health, until it is there", async () => {
+    let isFull = true;
+    const refuse = (path: string): void => {
+      if (isFull && path.includes("fleet-ends")) throw Object.assign(new Error("ENOSPC: test"), { code: "ENOSPC" });
+    };
+    const makeFolder = (path: string) => {
+      refuse(path);
+      return realDisk.makeFolder(path);
+    };
+    const { lives, wire } = await suite.machine({ disk: { ...realDisk, makeFolder } });
+    const sessionId = await newSession(wire, [user("one")]);
+    await wire.result("append", { entries: [user("two")] });
+    const told = (): string[] => lives.said.filter((sentence) => sentence.includes("refuses the record"));
+    expect(told()).toEqual([expect.stringContaining(`session ${sessionId} (ENOSPC: test)`)]);
+    expect((await wire.result("get_health")).fleet).toMatchObject({ unrecorded: 1, lacking: 0 });
+    isFull = false;
+    expect((await wire.result("get_health")).fleet).toMatchObject({ unrecorded: 0, lacking: 0 });
+    expect(told()).toHaveLength(1);
+    await lives.end();
+  });
+
+  test("status names the sessions that processes have, and the standbys", async () => {
+    const machine = suite.lives();
+    const wire = await machine.start();
+    const sessionId = await newSession(wire, [user("first\u001b words")]);
+    const status = async (): Promise<Json> => suite.runVerb("status");
+    const [writer] = (await status()).writers;
+    expect(writer).toMatchObject({ sessionId, name: "first\u001b words", leased: true });
+    expect((await suite.verb("status")).stdout).toMatch(
+      new RegExp(`1 of them has a writer now\n  ${sessionId} \\(first.*words\\): .* on ${writer.host}, which began at`),
+    );
+    suite.endLeases();
+    expect(await status()).toMatchObject({ held: 0, writers: [{ sessionId, leased: false }], standbys: { all: 0 } });
+    expect((await suite.verb("status")).stdout).toMatch(/No standby is connected[\s\S]*another server may/);
+    await machine.end();
+    expect((await status()).writers).toEqual([]);
   });
 
   test("push waits for a lease that may be that of a server that has ended", SWEEP, async () => {

@@ -1,5 +1,6 @@
 /** Addresses of databases, the interpretation of a database's answers, and the longest wait for one that is away. */
 
+import { type AddressInfo, createServer } from "node:net";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
@@ -16,6 +17,7 @@ import type {
 } from "../../../src/modules/fleet/postgres/driver.ts";
 import { NOTHING as NO_LINES } from "../../../src/modules/fleet/postgres/ends.ts";
 import { type KnownStore, openKnownStore } from "../../../src/modules/fleet/postgres/identity.ts";
+import { type PasswordPlace, readPassword } from "../../../src/modules/fleet/postgres/password-file.ts";
 import { PostgresFleet } from "../../../src/modules/fleet/postgres/postgres.ts";
 import { Outage } from "../../../src/modules/fleet/replica/outage.ts";
 import { withReplica } from "../../../src/modules/fleet/store.ts";
@@ -90,6 +92,7 @@ describe("an address", () => {
   const SENSELESS: Readonly<Record<string, string>> = {
     "%25": `postgres://me:100%secret@db.example/a postgres://100%secret@db.example/a postgres://me@100%secret/a
       postgres://me@db.example/100%secret postgres://me:secret%e4@db.example/a`,
+    "write %2F": "postgres://me:a/secret@db.example/a",
     // A character that would end it in the middle of a password.
     "%[23]": `postgres://me:12#secret@db.example/a postgres://me:12/secret@db.example/a
       postgres://me:12?secret@db.example/a postgres://me:12?secret=1@db.example/a`,
@@ -121,6 +124,12 @@ describe("an address", () => {
     expect(connectFleet("file:/run/secrets/fleet", place, true).shown).toBe("postgres://me@db.example/a");
   });
 
+  test("that means nothing is said to be in the file where it is", () => {
+    const place = { client: "test", processId: "1", since: "", readFile: () => "postgres://me:a/secret@db.example/a" };
+    const message = expect.stringMatching(/^(?!.*secret).*%2F.*file:\/run\/fleet/);
+    expect(() => connectFleet("file:/run/fleet", place, true)).toThrow(expect.objectContaining({ message }));
+  });
+
   test.each([
     ["refuse", 10_000],
     ["journal", 1000],
@@ -140,6 +149,61 @@ describe("an address", () => {
     await connections.run({ text: "append" });
     vi.advanceTimersByTime(10_000);
     expect(await patience(0, elapsed(), false)).toBe(false);
+  });
+});
+
+describe("the file of passwords", () => {
+  const FILE = "/home/me/.pgpass";
+  const LINES = [
+    "# *:*:*:*:no",
+    "db:5432:a:you:no",
+    "other:*:*:me:n\\:o",
+    "",
+    "db:*:a:m\\:e:p\\:ss:word",
+    "*:*:*:*:last",
+  ];
+  const read = (place: PasswordPlace, variables: NodeJS.ProcessEnv = { HOME: "/home/me" }, mode = 0o600): string => {
+    const disk = new FaultDisk();
+    disk.put(FILE, toBytes(LINES.slice(0, -1).join("\n")), mode);
+    disk.put("/all", toBytes(LINES.join("\r\n")), mode);
+    return readPassword(place, disk, variables);
+  };
+  const ours = { host: "db", port: 5432, database: "a", user: "m:e" };
+
+  test("has the password of the first line for a server", () => {
+    expect(read(ours)).toBe("p:ss:word");
+    expect(read({ ...ours, host: "other", user: "me" })).toBe("n:o");
+    expect(read({ host: "third" }, { PGPASSFILE: "/all" })).toBe("last");
+  });
+
+  test.each([
+    ["it has no line for the server", { ...ours, user: "else" }, {}, 0o600, `${FILE} has no line for db:5432:a:else`],
+    ["others may read it", ours, {}, 0o644, `${FILE} is not used, .*mode 644.*chmod 600`],
+    ["it is missing", ours, { PGPASSFILE: "/none" }, 0o600, "/none does not exist"],
+  ])("is named, with what to do, where %s", (_, place, variables, mode, said) => {
+    const message = expect.stringMatching(new RegExp(`PGPASSWORD.*${said}`));
+    const failure = expect.objectContaining({ name: "storage_failed", retryable: false, message });
+    expect(() => read(place, { HOME: "/home/me", ...variables }, mode)).toThrow(failure);
+  });
+
+  test("is asked by the driver only for a server that asks for a password", async () => {
+    vi.stubEnv("PGPASSFILE", "/none");
+    vi.stubEnv("PGPASSWORD", undefined);
+    const server = createServer((socket) => {
+      // Asks for a password in clear text.
+      socket.once("data", () => socket.write(Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 3])));
+      socket.on("error", () => {});
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    const place = { client: "one", processId: "one", since: "", readFile: certificates };
+    const { fleet } = connectFleet(`postgres://me@127.0.0.1:${port}/a`, place, false);
+    await expect(fleet.look("any")).rejects.toMatchObject({
+      retryable: false,
+      message: expect.stringMatching(/asks for a password.*\/none does not exist/),
+    });
+    await fleet.close();
   });
 });
 

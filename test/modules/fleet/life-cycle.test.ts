@@ -103,11 +103,15 @@ const SCENES: Readonly<Record<string, string>> = {
   "an undo of a deletion on a machine that has the session elsewhere again leaves one file of it": `
     one delete_session; two restore_session; two relocate_session to home; one reads text
     one undo ! ground_moved ~ is at .* already; one restore_session ! already_exists; one reads text
+    one list_trash = total:1 items.0.restored:true; two list_trash = total:0
     one archive_session; both lists - s; two reads text; one delete_session; both lists -; three restore_session
     both lists - s; both reads text; both shows archived = cwd:home`,
   "a restore of what another machine brought back, and moved, brings the file of the trash there": `
     one delete_session; two restore_session; two archive_session; one restore_session; both lists - s
     one unarchive_session; one undo; both lists - s; two unarchive_session; both reads text; both lists s`,
+  "an undo says so where another machine has moved the session back meanwhile": `
+    one archive_session; one unarchive_session; two archive_session; one undo ! ground_moved ~ archived it since
+    both lists - s; two unarchive_session; both lists s`,
   "one that another machine deleted is neither listed nor found nor moved, and comes back from any": `
     two reads text; one delete_session; both lists -; two lists -; two open_session ! session_not_found ~ was deleted
     two delete_session ! session_not_found ~ was deleted; two archive_session ! session_not_found

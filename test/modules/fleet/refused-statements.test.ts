@@ -249,14 +249,14 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
       await expect.poll(() => outage.lasts, { timeout: 30_000, interval: 20 }).toBe(false);
       began.mockClear();
       const counts = (): string[] => ids.map((sessionId) => suite.row(sessionId, "entries"));
-      const refused = (await lives.getAdmin().push(true)).find(({ sessionId }) => sessionId === ids[0]);
+      const refused = (await lives.getAdmin().push()).find(({ sessionId }) => sessionId === ids[0]);
       expect(refused).toMatchObject({ outcome: "refused", message: expect.stringContaining("54000") });
       expect(counts()).toEqual(["1", "2"]);
       await begun(wire, "meanwhile");
       expect(await append(wire, "more")).not.toHaveProperty("durability");
       expect(began).not.toHaveBeenCalled();
       heal();
-      await lives.getAdmin().push(true);
+      await lives.getAdmin().push();
       expect(counts()).toEqual(["2", "2"]);
     });
   });

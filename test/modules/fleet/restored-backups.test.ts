@@ -56,6 +56,10 @@ const SCENES: Readonly<Record<string, string>> = {
   "is said also where the file of a session is gone, and nothing is begun in its place": `
     ${RESTORED}; one gone [third]; one tells restore = sessions.@third.outcome:refused ~ Its file is gone
     db ${said("s")} => text a1 a2; one fleet verify = status:3`,
+  "is given back without the records of the machine, too, and sessions that are nowhere else are named": `
+    ${RESTORED}; one forgets; one fleet verify = status:0 ~ as far as the records of this machine go
+    one fleet restore = status:1 ~ on this machine alone. fleet import; db ${said("s")} => text a1 a2; db ${said("third")} => -
+    one brings = status:0; db ${said("third")} => third; one fleet restore = status:0`,
   "that nobody can give back any more is said with the number, until a person removes the record": `
     ${RESTORED}; one reverts [third]; one tells restore = sessions.@third.outcome:refused ~ has 2 of the entries
     one fleet verify = status:3; one obeys; ${ALL_BACK}`,
@@ -97,7 +101,7 @@ describe("a restored backup of a fleet", needs(POSTGRESQL), () => {
       suite.sql(change);
       return rowsOf(...ids);
     });
-    const pushed = await again.getAdmin().push(false);
+    const pushed = await again.getAdmin().push();
     const message = expect.stringMatching(/may still lack .* Run this again/);
     expect(pushed).toMatchObject([{ sessionId, outcome: "refused", message }]);
   });

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { toBytes } from "../../../src/core/json/json.ts";
+import { concat, toBytes } from "../../../src/core/json/json.ts";
 import type { FleetOutcome, NotedFleet } from "../../../src/core/ports/fleet.ts";
 import type { LifeCycle } from "../../../src/core/ports/lifecycle.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
@@ -568,7 +568,7 @@ const adminOf = (machine: Machine): FleetAdminService => {
   const place = { ...placeOf(machine), fleet, adminQueries: { rowsOf }, local, open: plain.open, options: { journal } };
   return new FleetAdminService(place as unknown as AdminPlace);
 };
-const pushed = (machine: Machine) => adminOf(machine).push(true);
+const pushed = (machine: Machine) => adminOf(machine).push();
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   const machineOf = (fleet: NotedFleet, disk: FaultDisk, table = new FleetTable(), isJournaled = true): Machine => {
@@ -585,6 +585,50 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     log.close();
     return one;
   };
+
+  test.each([
+    ["the next commit", true],
+    ["a look at the health", true],
+    ["its end", true],
+    ["its end, also where there was none before", false],
+  ])("what is acknowledged without a record is told once, counted, and recorded with %s", async (when, hasRecord) => {
+    const disk = new FaultDisk();
+    const told: string[] = [];
+    const journal = journalOn(disk, undefined, (sentence) => told.push(sentence));
+    const one = new Machine(kind, undefined, "one", { disk, journal });
+    const { openAppend, create } = disk;
+    const refuses = (path: string): boolean => path.includes("fleet-ends");
+    const full = (): void => {
+      disk.openAppend = (path) => (refuses(path) ? fails() : openAppend.call(disk, path));
+      disk.create = (path) => (refuses(path) ? fails() : create.call(disk, path));
+    };
+    /** The ends that another process finds. */
+    const recorded = (): number[] =>
+      journalOn(disk)
+        .ends.endsOf(SESSION)
+        .map(({ end }) => end.entries);
+    const log = one.create();
+    if (!hasRecord) full();
+    await written(log, 0);
+    full();
+    await written(log, 1);
+    await written(log, 2);
+    expect(told).toEqual([expect.stringContaining(SESSION)]);
+    expect([journal.ends.unrecorded, recorded(), journal.ends.of(SESSION)?.end.entries]).toEqual([
+      1,
+      hasRecord ? [1] : [],
+      3,
+    ]);
+    // The disk took a part of a line.
+    for (const path of disk.paths().filter(refuses))
+      disk.put(path, concat([disk.content(path) ?? new Uint8Array(), toBytes("{")]));
+    Object.assign(disk, { openAppend, create });
+    if (when === "the next commit") await written(log, 3);
+    if (when === "a look at the health") expect(journal.ends.unrecorded).toBe(0);
+    else log.close();
+    expect(recorded()).toEqual([...(when === "the next commit" ? [4] : []), 3, 2, 1]);
+    expect(told).toHaveLength(1);
+  });
 
   test("fleet push waits once for machines that live, and names each session once", async () => {
     const one = await leaveFirst();
@@ -617,7 +661,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     one.journal.ends.all = () => {
       throw eio();
     };
-    await expect(admin.push(true)).rejects.toThrow("EIO");
+    await expect(admin.push()).rejects.toThrow("EIO");
   });
 
   test("the number of lost entries is unknown where the lines of the database cannot be read", async () => {

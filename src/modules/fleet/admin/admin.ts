@@ -3,7 +3,12 @@
 import { join } from "node:path";
 import { toStorageFailure } from "../../../core/errno.ts";
 import { Failure, isAway } from "../../../core/failure.ts";
-import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
+import {
+  CURRENT_VERSION,
+  parseSessionHeader,
+  type SessionHeader,
+  toReadableHeader,
+} from "../../../core/format/entry.ts";
 import type { Listed, Progress } from "../../../core/ports/catalog.ts";
 import type { Fleet, FleetDescription, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
 import type {
@@ -43,8 +48,10 @@ import { readUploadLines as linesIn } from "../replica/batch.ts";
 import { CopyFacts } from "../replica/facts.ts";
 import { FleetReplica } from "../replica/fleet-replica.ts";
 import { isDamagedHeader } from "../replica/headers.ts";
+import type { TenantFinder } from "../replica/journal.ts";
 import { finishFacts, sweepLateFacts } from "../replica/late-facts.ts";
 import type { FleetOptions } from "../replica/options.ts";
+import { describeTenant } from "../replica/refusals.ts";
 import { fetchSessionLines } from "../replica/transfer.ts";
 import {
   identifyFleet,
@@ -278,6 +285,10 @@ export class FleetAdminService implements FleetAdmin {
     }
   }
 
+  get unrecorded(): number {
+    return this.place.options.journal.ends.unrecorded;
+  }
+
   get tally(): FleetTally {
     return this.place.fleet.tally;
   }
@@ -286,7 +297,7 @@ export class FleetAdminService implements FleetAdmin {
     return listPendingUploads(this.uploads);
   }
 
-  async push(withNew: boolean, progress?: Progress): Promise<FleetPushed[]> {
+  async push(progress?: Progress): Promise<FleetPushed[]> {
     // If the database does not answer, each session is refused with the reason.
     await identifyFleet(this.place.fleet);
     const pending = listPendingUploads(this.uploads);
@@ -315,8 +326,7 @@ export class FleetAdminService implements FleetAdmin {
       if (isRefused(sessionId)) return [];
       const isLoss = losses.delete(sessionId);
       const isAsFile = state === "only_here" || state === "ahead";
-      if (!isLoss && (state === "only_here" || state === "unreadable"))
-        return withNew ? [async () => refuseLocal(copy)] : [];
+      if (!isLoss && (state === "only_here" || state === "unreadable")) return [async () => refuseLocal(copy)];
       return [() => (isAsFile ? this.importCopy(copy) : uploadSession(this.uploads, copy))];
     });
     for (const one of losses.values()) tasks.push(() => uploadSession(this.uploads, one));
@@ -402,6 +412,9 @@ export class FleetAdminService implements FleetAdmin {
   // --- import ------------------------------------------------------------------------------------------------------
 
   async importFolder(folder: string, progress?: Progress): Promise<FleetFile[]> {
+    // A database that refuses all of them is reported once.
+    await this.place.fleet.look("");
+    const findTenant = this.place.options.journal.makeTenantFinder();
     const unreadable: FleetFile[] = [];
     const sessions = this.place.listSessionFiles(folder, (path, error) => {
       const { message } = toStorageFailure(error, "reading the folder");
@@ -413,7 +426,7 @@ export class FleetAdminService implements FleetAdmin {
     let done = 0;
     const bring = async (): Promise<void> => {
       for (const [n, file] of left) {
-        brought[n] = await this.importFile(file);
+        brought[n] = await this.importFile(file, findTenant);
         progress?.(++done, files.length);
       }
     };
@@ -422,14 +435,15 @@ export class FleetAdminService implements FleetAdmin {
     return [...unreadable, ...brought];
   }
 
-  private async importFile(file: string): Promise<FleetFile> {
+  private async importFile(file: string, findTenant: TenantFinder): Promise<FleetFile> {
     let log: Log | undefined;
     const refused = (message: string): FleetFile => ({
       ...{ sessionPath: file, sessionId: log?.header.id ?? null, outcome: "refused", entries: 0, message },
     });
     try {
       log = this.place.open(file);
-      return await this.importLog(log, file);
+      const tenant = findTenant({ id: log.header.id, path: file });
+      return tenant === undefined ? await this.importLog(log, file) : refused(explainOtherTenant(tenant));
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       if (error.name === "content_modified" || error.name === "already_exists")
@@ -446,11 +460,8 @@ export class FleetAdminService implements FleetAdmin {
   private async importLog(log: Log, file: string): Promise<FleetFile> {
     if (!this.place.isOurs(log))
       throw new Failure("unsupported_version", "It is not a session of ours; import makes one of it.");
-    if (log.version !== 3)
-      throw new Failure(
-        "unsupported_version",
-        `It is of version ${log.version}; open it once, which brings it to the present one, and try again.`,
-      );
+    // Entries of an earlier version are in the fleet as a write to the file would store them.
+    if (log.version > CURRENT_VERSION && log.readOnly) throw log.readOnly;
     const { header } = log;
     const { count } = log.nodes;
     const before = await this.place.fleet.look(header.id);
@@ -469,7 +480,8 @@ export class FleetAdminService implements FleetAdmin {
     const outcome = !before ? "new" : before.end.entries < count ? "continued" : "known";
     const size = this.place.sizeOf(file);
     const { bytes, entries } = computeEnd(log, count, end);
-    const isWhole = size === null || size === log.headerLine.length + 1 + bytes + entries;
+    const isWhole =
+      size === null || log.version < CURRENT_VERSION || size === log.headerLine.length + 1 + bytes + entries;
     const message = "Spaces, empty lines or damage between its entries are not in the fleet.";
     return { sessionPath: file, sessionId: header.id, outcome, entries: count, ...(isWhole ? {} : { message }) };
   }
@@ -636,6 +648,11 @@ async function runUntilReleased(
     for (const [n, { isHeld }] of done.entries()) if (isHeld) done[n] = await tasks[n]();
   }
   return done;
+}
+
+/** Returns why a file is not imported that this machine knows as another tenant's. */
+function explainOtherTenant(tenant: string): string {
+  return `It is a session of ${describeTenant(tenant)}, by the record of this machine. If this one is to have it, too, copy the file to another folder, and import that.`;
 }
 
 /** Returns the refusal of a copy that is here alone, or may be. */

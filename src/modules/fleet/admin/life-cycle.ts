@@ -83,16 +83,20 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
         throw error;
       }
     },
-    async deletedElsewhere() {
-      const here = new Set(own.trash().map(({ sessionId }) => sessionId));
+    async fleetTrash() {
+      const here = new Set(own.trash().flatMap(({ sessionId }) => sessionId ?? []));
       const deleted = (await place.adminQueries.deleted(MOST_DELETED)).filter(({ id }) => !here.has(id));
-      return deleted.map(({ id, headerLine, bytes, messages, ...session }) => ({
-        ...session,
-        sessionId: id,
-        sessionPath: place.placeFor(toReadableHeader(parseSessionHeader(headerLine) ?? { type: "session", id })).path,
-        sizeBytes: bytes,
-        messageCount: messages,
-      }));
+      const rows = await place.adminQueries.rowsOf([...here]);
+      return {
+        deleted: deleted.map(({ id, headerLine, bytes, messages, ...session }) => ({
+          ...session,
+          sessionId: id,
+          sessionPath: place.placeFor(toReadableHeader(parseSessionHeader(headerLine) ?? { type: "session", id })).path,
+          sizeBytes: bytes,
+          messageCount: messages,
+        })),
+        restoredIds: new Set(rows.filter(({ state }) => state === "there").map(({ id }) => id)),
+      };
     },
     archive: (file, options) => move(file, (now) => own.archive(now, options)),
     unarchive: (file, options) => move(file, (now) => own.unarchive(now, options)),
@@ -128,8 +132,12 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
         if (step?.do === "appear")
           return await withSession(place, step.to, run, () => ({ as: "deleted" }), { prepare: requireWhole });
         if (step?.do === "move")
-          return await withSession(place, step.to, run, ({ sessionPath = step.from }) =>
-            toPlaceDisposition(place, sessionPath),
+          return await withSession(
+            place,
+            step.to,
+            run,
+            ({ sessionPath = step.from }) => toPlaceDisposition(place, sessionPath),
+            { requireFact: (fact) => requireNotMovedBack(place, step, fact) },
           );
         if (step?.do === "relocate" || step?.do === "return") {
           // An interrupted relocation has changed the header, but not the path.
@@ -173,6 +181,18 @@ async function requireFit(place: LifeCyclePlace, { sessionId, file }: FoundInTra
   const end = await place.adminQueries.removedEnd(sessionId);
   if (end && !(await useAndClose(place.open(file), (log) => beginsWith(log, end))))
     throw makePartOnlyFailure(sessionId, file);
+}
+
+/** Throws ground_moved if another machine has moved a session back, into the archive or out of it. */
+function requireNotMovedBack(
+  { isArchived }: LifeCyclePlace,
+  { from, to }: { readonly from: string; readonly to: string },
+  { archived }: SessionPlace,
+): void {
+  if (isArchived(from) === isArchived(to) || archived === isArchived(to)) return;
+  throw toConflictFailure(
+    archived ? "Another machine archived it since." : "Another machine brought it back from the archive since.",
+  );
 }
 
 /** Throws ground_moved if the session's directory is neither that of its file nor the previous one. */

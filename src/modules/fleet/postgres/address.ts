@@ -70,7 +70,9 @@ export function parseAddress(text: string, readFile: (path: string) => string): 
     if (error instanceof AddressError) throw error;
     const isList = /^\w+:\/\/(?:[^/?#]*@)?[^/?#@]*,/.test(text);
     throw new AddressError(
-      isList ? SEVERAL : "The address of the fleet is not a URL such as postgres://user@host/database.",
+      isList
+        ? SEVERAL
+        : "The address of the fleet is not a URL such as postgres://user@host/database. In a password or a name write %2F, %3F, %23, %40, %3A or %25 for one of / ? # @ : %.",
     );
   }
   if (!SCHEME.test(text))

@@ -1,6 +1,7 @@
 /** The PostgreSQL driver, an optional package that is loaded when a fleet is used. Only this file loads it. */
 
 import { Failure } from "../../../core/failure.ts";
+import { type PasswordPlace, readPassword } from "./password-file.ts";
 
 /** A statement. Values are never part of its text; without a name, it works through poolers. */
 export interface SqlStatement {
@@ -63,7 +64,8 @@ export interface DatabaseServer {
   readonly host?: string;
   readonly port?: number;
   readonly user?: string;
-  readonly password?: string;
+  /** A function is called if the server asks for a password. */
+  readonly password?: string | ((place: PasswordPlace) => string);
   readonly database?: string;
   readonly ssl?:
     | false
@@ -76,6 +78,10 @@ export interface DatabaseServer {
 
 export type MakeClient = (config: DatabaseServer) => DatabaseClient;
 
+function getPassword(): DatabaseServer["password"] {
+  return process.env.PGPASSWORD || ((place) => readPassword(place));
+}
+
 /** Loads the driver. Throws storage_failed if it is not installed. */
 export async function loadDriver(): Promise<MakeClient> {
   // A name that the compiler does not follow: the package may be missing, and has no types.
@@ -84,7 +90,7 @@ export async function loadDriver(): Promise<MakeClient> {
     const { default: driver } = (await import(name)) as {
       default: { Client: new (config: DatabaseServer) => DatabaseClient };
     };
-    return (config) => new driver.Client(config);
+    return (config) => new driver.Client({ ...config, password: config.password ?? getPassword() });
   } catch (error) {
     const sentence = "A fleet needs the package pg, which is not installed. Install it beside this one: npm install pg";
     throw new Failure("storage_failed", sentence, { fleet: true }, { cause: error, retryable: false });

@@ -4,8 +4,9 @@
  */
 
 import type { JournaledSession } from "../../../core/ports/fleet.ts";
-import type { FleetMetric, MetricSample } from "../../../core/ports/fleet-database.ts";
+import type { FleetMetric, FleetStatus, MetricSample } from "../../../core/ports/fleet-database.ts";
 import type { Connections } from "./connections.ts";
+import type { Rows, SqlStatement } from "./driver.ts";
 
 /** Figures that one statement returns: a column each. A column without a value has no figure. */
 interface MetricGroup {
@@ -20,7 +21,7 @@ interface MetricGroup {
 /** SQLSTATEs for a right that is missing, and for a function, table or column that an engine lacks. */
 const NOT_SEEN = new Set(["42501", "42883", "42P01", "42703", "0A000"]);
 
-const HELD = "holder is not null and lease_until > pg_catalog.clock_timestamp()";
+export const HELD = "holder is not null and lease_until > pg_catalog.clock_timestamp()";
 /** $1: duration of a lease in seconds. */
 const SESSIONS = `select s.*, (select count(*) from pi_fleet.behind b where b.tenant = s.tenant) as behind_sessions
   from (select tenant, count(*) filter (where state = 1) as sessions,
@@ -114,14 +115,26 @@ export function makeAnsweringMetric(isAnswering: boolean): FleetMetric {
   );
 }
 
+/** Returns the rows of a statement; null if the role may not see them, or the engine does not have them. Throws storage_failed. */
+async function readIfSeen(connections: Connections, statement: SqlStatement): Promise<Rows["rows"] | null> {
+  const answer = await connections.run(statement);
+  if (answer.kind === "failed" && NOT_SEEN.has(answer.code)) return null;
+  return answer.kind === "done" ? answer.rows : connections.read(statement);
+}
+
+/** Returns the numbers of standbys. Throws storage_failed. */
+export async function readStandbys(connections: Connections): Promise<FleetStatus["standbys"]> {
+  const [row] = (await readIfSeen(connections, { text: STANDBYS })) ?? [];
+  if (row?.standbys == null) return null;
+  return { all: Number(row.standbys), synchronous: Number(row.synchronous_standbys) };
+}
+
 /** Returns the figures of the database. Throws storage_failed. */
 export async function readDatabaseMetrics(connections: Connections, lease: number): Promise<FleetMetric[]> {
   const found: FleetMetric[] = [];
   for (const { text, values, label, columns } of metricGroups(lease)) {
-    const statement = { text, values: [...(values ?? [])] };
-    const answer = await connections.run(statement);
-    if (answer.kind === "failed" && NOT_SEEN.has(answer.code)) continue;
-    const rows = answer.kind === "done" ? answer.rows : await connections.read(statement);
+    const rows = await readIfSeen(connections, { text, values: [...(values ?? [])] });
+    if (rows === null) continue;
     for (const [column, help] of Object.entries(columns)) {
       const samples = rows
         .filter((row) => row[column] !== null)

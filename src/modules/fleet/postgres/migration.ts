@@ -20,14 +20,18 @@ export async function readSchemaVersion(connections: Connections): Promise<numbe
 
 /** Creates the tables if they are missing, or upgrades them. Throws storage_failed, unsupported_version. */
 export async function migrate(connections: Connections): Promise<MigratedTables> {
-  const before = await readSchemaVersion(connections);
+  let before = await readSchemaVersion(connections);
   const text = before === 0 ? MAKE_TABLES : UPGRADES[before];
   if (text === undefined) requireKnown(before);
   await requireUtf8(connections);
   if (text !== undefined) {
     const answer = await connections.run({ text, within: BULK_TIMEOUT });
-    // Another process may have done it, so that this one fails.
-    if (answer.kind !== "done" && (await readSchemaVersion(connections)) === before) throw toSqlFailure(answer);
+    if (answer.kind !== "done") {
+      const found = await readSchemaVersion(connections);
+      if (found === before) throw toSqlFailure(answer);
+      // Another process has done it, so that this one fails.
+      before = found;
+    }
   }
   const after = await readSchemaVersion(connections);
   requireKnown(after);

@@ -2,15 +2,20 @@
 
 import type { FleetStatus } from "../../../core/ports/fleet-database.ts";
 import { BULK_TIMEOUT, type Connections } from "./connections.ts";
-import { TABLE_SIZES } from "./metrics.ts";
+import { parseDescription } from "./fact-parts.ts";
+import { HELD, readStandbys, TABLE_SIZES } from "./metrics.ts";
+import { HOLDER, parseHolderRow } from "./sql-values.ts";
 
 /** Interval at which the server checks that the client is still connected; 0: never. */
 const ABANDONED = "select pg_catalog.current_setting('client_connection_check_interval', true) as every";
 
 const STATUS = `select count(*) as sessions, coalesce(pg_catalog.sum(entries), 0) as entries, coalesce(pg_catalog.sum(bytes), 0) as bytes,
-    count(*) filter (where holder is not null and lease_until > clock_timestamp()) as held,
+    count(*) filter (where ${HELD}) as held,
     (select pg_catalog.sum(table_bytes) from (${TABLE_SIZES}) t) as stored
   from pi_fleet.session where tenant = $1 and state = 1`;
+const WRITERS = `select id, ${HELD} as leased, ${HOLDER}, facts
+  from pi_fleet.session s left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+  where s.tenant = $1 and state = 1 and holder is not null order by leased desc, lease_until desc, id limit 50`;
 
 /** $1: the tenant; empty: all of them. */
 const OF_TENANT = "state = 1 and ($1 = '' or tenant = $1)";
@@ -45,6 +50,12 @@ export async function readFleetStatus(
       ...{ tenant: String(one.tenant), sessionId: String(one.id) },
       ...{ entries: Number(one.entries), bytes: Number(one.bytes) },
     })),
+    writers: (await read(WRITERS)).map(({ id, leased, facts, ...holder }) => {
+      const { client, host = "", since } = parseHolderRow(holder);
+      const { name = null, firstMessage = null } = parseDescription(facts) ?? {};
+      return { ...{ sessionId: String(id), name: name ?? firstMessage }, leased: leased === true, client, host, since };
+    }),
+    standbys: await readStandbys(connections),
     endsAbandoned: typeof abandoned?.every === "string" ? abandoned.every !== "0" : null,
   };
 }

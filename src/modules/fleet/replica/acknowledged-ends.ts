@@ -2,10 +2,10 @@
  * A machine's record of each session: the end up to which its hosts got an acknowledgement. It shows that a database
  * lacks entries, because a backup was restored or a standby was promoted. A server writes the record before it replies,
  * as soon as the database or the journal has the entries. It does not sync the record, which makes nothing durable:
- * after a loss of power an earlier end is there.
+ * after a loss of power an earlier end is there. Ends that the disk refuses are in memory until it takes them.
  */
 
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { parse, splitLines, toBytes, trimLine } from "../../../core/json/json.ts";
 import type { FleetEnd, NotedFleet } from "../../../core/ports/fleet.ts";
 import type { ReplicaStatus } from "../../../core/ports/replica.ts";
@@ -100,13 +100,33 @@ export class AcknowledgedEnds {
   private readonly folder: string;
   private readonly now: () => string;
   private readonly own: NotedFleet | undefined;
+  private readonly complain: (sentence: string) => void;
+  /** Ends that are still to be written, because the disk has refused them, by the path of their record, the last one last. */
+  private readonly left = new Map<string, AcknowledgedEnd[]>();
+  /** Records that may end with a part of a line that the disk refused. */
+  private readonly torn = new Set<string>();
+  /** Sessions whose refused ends were reported. */
+  private readonly reported = new Set<string>();
 
-  /** `now` returns the time in ISO 8601. `own`: the fleet of this process. */
-  constructor(disk: Disk, folder: string, now: () => string, own: NotedFleet | undefined) {
+  /** `now` returns the time in ISO 8601. `own`: the fleet of this process. `complain` reports a refused record to a person. */
+  constructor(
+    disk: Disk,
+    folder: string,
+    now: () => string,
+    own: NotedFleet | undefined,
+    complain: (sentence: string) => void = () => {},
+  ) {
     this.disk = disk;
     this.folder = folder;
     this.now = now;
     this.own = own;
+    this.complain = complain;
+  }
+
+  /** Number of sessions with acknowledged ends that the disk refuses to record. */
+  get unrecorded(): number {
+    this.retry();
+    return this.left.size;
   }
 
   /** The ends of the names of this fleet's records: by its store, which may have several addresses, and by its address. */
@@ -121,28 +141,60 @@ export class AcknowledgedEnds {
     return this.suffixes.map((suffix) => join(this.folder, `${sha256(sessionId).slice(0, OF_SESSION)}${suffix}`));
   }
 
-  /** Notes an end, and returns it. Never throws: without a record, an earlier one is known. */
+  /** Notes an end, and returns it. Never throws: an end that the disk refuses is written later. */
   note(noted: Omit<AcknowledgedEnd, "at">): AcknowledgedEnd {
     const acknowledged = { ...noted, at: this.now(), fleet: this.own && { ...this.own } };
+    const { sessionId } = acknowledged;
+    const [file] = this.filesOf(sessionId);
+    this.left.set(file, [...(this.left.get(file) ?? []), acknowledged].slice(-MOST_KEPT));
     try {
-      this.write(acknowledged);
-    } catch {
-      // The disk refuses it. The entries stay where they were acknowledged.
+      this.writeLeft(file);
+      this.retry();
+    } catch (error) {
+      if (this.reported.has(sessionId)) return acknowledged;
+      this.reported.add(sessionId);
+      this.complain(
+        `The disk refuses the record of what was acknowledged in session ${sessionId} (${(error as Error).message}). Until it takes the record, this machine would not notice that a restored backup or a promoted standby lacks these entries. Make room; the server then writes it by itself.`,
+      );
     }
     return acknowledged;
   }
 
-  private write(acknowledged: AcknowledgedEnd, file = this.filesOf(acknowledged.sessionId)[0]): void {
+  /** Writes ends that the disk has refused, as far as it takes them now. Never throws. */
+  retry(): void {
+    try {
+      for (const file of this.left.keys()) this.writeLeft(file);
+    } catch {
+      // The disk refuses them again.
+    }
+  }
+
+  /** Writes the ends that are left for a record one by one, so that a refusal costs the same however many they are. */
+  private writeLeft(file: string): void {
+    for (let [next, ...rest] = this.left.get(file) ?? []; next !== undefined; [next, ...rest] = rest)
+      try {
+        this.write(next, file);
+        this.torn.delete(file);
+        if (rest.length > 0) this.left.set(file, rest);
+        else this.left.delete(file);
+      } catch (error) {
+        this.torn.add(file);
+        throw error;
+      }
+  }
+
+  private write(acknowledged: AcknowledgedEnd, file: string): void {
     const { disk } = this;
     const ends = [acknowledged];
     if (exists(disk, file)) {
       const fd = disk.openAppend(file);
       try {
-        if (disk.infoOf(fd).size < MOST_BYTES) return writeAll(disk, fd, toLines(ends));
+        if (disk.infoOf(fd).size < MOST_BYTES)
+          return writeAll(disk, fd, toLines(ends, this.torn.has(file) ? "\n" : ""));
       } finally {
         closeQuietly(disk, fd);
       }
-      ends.unshift(...this.read(file).slice(0, MOST_KEPT).reverse());
+      ends.unshift(...this.readWritten(file).slice(0, MOST_KEPT).reverse());
     } else disk.makeFolder(this.folder);
     putInPlaceNow(disk, file, toLines(ends), { replace: true, sync: false });
   }
@@ -191,7 +243,10 @@ export class AcknowledgedEnds {
     const files = this.filesOf(acknowledged.sessionId);
     try {
       this.write({ ...acknowledged, lost: entries, isLeast, commits }, files[0].replace(/\.jsonl$/, LOST));
-      for (const file of files) removeQuietly(this.disk, file);
+      for (const file of files) {
+        removeQuietly(this.disk, file);
+        this.left.delete(file);
+      }
     } catch {
       // It is reported until the next acknowledgement.
     }
@@ -252,7 +307,8 @@ export class AcknowledgedEnds {
   private records(): RecordedEnd[] {
     const { disk, folder } = this;
     try {
-      return listNames(disk, folder)
+      const names = new Set([...listNames(disk, folder), ...Array.from(this.left.keys(), (file) => basename(file))]);
+      return [...names]
         .filter((name) => NAME.test(name))
         .flatMap((name) => {
           const record = join(folder, name);
@@ -265,8 +321,17 @@ export class AcknowledgedEnds {
     }
   }
 
-  /** Returns the ends in a record, the last one first. A line that a loss of power cut or zeroed is skipped. */
+  /** Returns the ends in a record, and those that the disk has refused for it, the last one first. */
   private read(file: string): AcknowledgedEnd[] {
+    const left = this.left.get(file) ?? [];
+    const written = this.readWritten(file);
+    if (left.length === 0) return written;
+    // Another process may have written later ones.
+    return [...left.toReversed(), ...written].sort((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0));
+  }
+
+  /** Returns the ends in a record, the last one first. A line that a loss of power cut or zeroed is skipped. */
+  private readWritten(file: string): AcknowledgedEnd[] {
     try {
       const bytes = readIfPresent(() => readWhole(this.disk, file)) ?? new Uint8Array();
       return [...splitLines(bytes)].reverse().flatMap((line) => parsedEnd(line) ?? []);
@@ -318,8 +383,8 @@ function countEntries(commits: readonly LostCommit[]): number {
   return commits.reduce((sum, { entries }) => sum + entries, 0);
 }
 
-function toLines(ends: readonly AcknowledgedEnd[]): Uint8Array {
-  return toBytes(ends.map((end) => `${JSON.stringify(end)}\n`).join(""));
+function toLines(ends: readonly AcknowledgedEnd[], before = ""): Uint8Array {
+  return toBytes(before + ends.map((end) => `${JSON.stringify(end)}\n`).join(""));
 }
 
 function parsedEnd(line: Uint8Array): AcknowledgedEnd | undefined {

@@ -795,6 +795,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
   }
 
   release(): void {
+    this.options.journal.ends.retry();
     this.lease.release();
   }
 }

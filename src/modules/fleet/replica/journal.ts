@@ -37,6 +37,9 @@ export const JOURNAL_FOLDER = "fleet-journal";
 /** Folder of the acknowledged ends, next to it. */
 const ENDS_FOLDER = "fleet-ends";
 
+/** Returns the other tenant that alone has acknowledged a copy here; undefined for any other copy. */
+export type TenantFinder = (copy: { readonly id: string; readonly path: string }) => string | undefined;
+
 /** A note, and the name of its file. */
 interface NamedNote {
   readonly name: string;
@@ -59,13 +62,13 @@ export class Journal {
   /** The fleet of this process; without it, every note counts as its own. */
   private readonly own: NotedFleet | undefined;
 
-  /** `now` returns the time in ISO 8601. */
-  constructor(disk: Disk, folder: string, now: () => string, own?: NotedFleet) {
+  /** `now` returns the time in ISO 8601. `complain`: see AcknowledgedEnds. */
+  constructor(disk: Disk, folder: string, now: () => string, own?: NotedFleet, complain?: (sentence: string) => void) {
     this.disk = disk;
     this.folder = folder;
     this.now = now;
     this.own = own;
-    this.ends = new AcknowledgedEnds(disk, join(dirname(folder), ENDS_FOLDER), now, own);
+    this.ends = new AcknowledgedEnds(disk, join(dirname(folder), ENDS_FOLDER), now, own, complain);
   }
 
   // --- names -----------------------------------------------------------------------------------------------------
@@ -135,7 +138,7 @@ export class Journal {
    * Returns a function that names the other tenant of this store that alone has acknowledged a copy here; undefined for any
    * other copy. `sessionId`: it is asked about copies of this session only. Throws storage_failed.
    */
-  makeTenantFinder(sessionId?: string): (copy: { readonly id: string; readonly path: string }) => string | undefined {
+  makeTenantFinder(sessionId?: string): TenantFinder {
     const others = guardErrno("reading the tenants of sessions", () => this.ends.ofOtherTenants(sessionId));
     const ids = new Set(others.map((one) => one.sessionId));
     return ({ id, path }) => {

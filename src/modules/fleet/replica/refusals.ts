@@ -38,11 +38,15 @@ export function makeBehindFailure({ header, file }: ReplicatedLog): Failure {
   return new Failure("storage_failed", text, { sessionId: header.id, sessionPath: file });
 }
 
+/** Returns the name of a tenant in a sentence. */
+export function describeTenant(tenant: string): string {
+  return tenant === "" ? "the part of the fleet without a tenant" : `the tenant ${tenant}`;
+}
+
 /** Returns the failure of opening a copy that belongs to another tenant of the fleet. */
 export function makeOtherTenantFailure(sessionId: string, sessionPath: string, tenant: string): Failure {
-  const whose = tenant === "" ? "the part of the fleet without a tenant" : `the tenant ${tenant}`;
   const sentence = describeUnchanged(
-    `${sessionPath} has a session of ${whose}, and this server is for another one.`,
+    `${sessionPath} has a session of ${describeTenant(tenant)}, and this server is for another one.`,
     "Give each tenant a HOME (state folder and session folder) of its own.",
   );
   return new Failure("storage_failed", sentence, { sessionId, sessionPath }, { retryable: false });

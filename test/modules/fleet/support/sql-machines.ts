@@ -341,6 +341,10 @@ const STEPS: Readonly<Record<string, Step>> = {
       expect((await suite.verb(`import ${path}`, place)).status).toBe(0);
     }
   },
+  /** The records of what was acknowledged are gone. */
+  forgets: (_, { place }) => rmSync(join(place.state, "fleet-ends"), { recursive: true }),
+  /** Imports its session folder. */
+  brings: ({ suite }, { place }) => suite.verb(`import ${join(place.home, ".pi")}`, place),
   gone: (_, __, { sessionFile }) => rmSync(sessionFile),
   /** The disk has a state of the file before its first entry. */
   reverts: (_, __, { sessionFile }) =>

@@ -406,6 +406,6 @@ export function fleetOptions(
 }
 
 /** Returns the journal of a machine with this disk, as one process has it that uses a fleet. */
-export function journalOn(disk: Disk, own?: NotedFleet): Journal {
-  return new Journal(disk, "/root/state/fleet-journal", () => "2026-01-24T16:22:26.831Z", own);
+export function journalOn(disk: Disk, own?: NotedFleet, complain?: (sentence: string) => void): Journal {
+  return new Journal(disk, "/root/state/fleet-journal", () => "2026-01-24T16:22:26.831Z", own, complain);
 }
