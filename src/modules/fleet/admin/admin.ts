@@ -5,7 +5,7 @@ import { toStorageFailure } from "../../../core/errno.ts";
 import { Failure, isAway } from "../../../core/failure.ts";
 import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
 import type { Listed, Progress } from "../../../core/ports/catalog.ts";
-import type { Fleet, FleetDescription, FleetEnd, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
+import type { Fleet, FleetDescription, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
 import type {
   CheckedCopy,
   FleetAdmin,
@@ -25,7 +25,7 @@ import { useAndClose } from "../../../storage/fs/files.ts";
 import { getAttachmentFolder } from "../../../storage/log/attachments.ts";
 import { LF } from "../../../storage/log/lines.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
-import { computeEnd, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
+import { computeEnd, extendEnd, fetchEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { dropWords, parseDescription } from "../postgres/fact-parts.ts";
 import { makeAwayFailure, requireFailure } from "../postgres/failures.ts";
 import {
@@ -228,12 +228,6 @@ export class FleetAdminService implements FleetAdmin {
     return true;
   }
 
-  private async endOf(id: string, entries: number): Promise<FleetEnd> {
-    let end = NOTHING;
-    for await (const lines of this.place.fleet.lines(id, 0, entries)) end = extendEnd(end, lines);
-    return end;
-  }
-
   private async checkCopy({ path, id }: Listed, row: FleetRow): Promise<CheckedCopy> {
     const answer = { sessionId: id, sessionPath: path, fleetEntries: row.end.entries };
     const log = this.openQuietly(path);
@@ -245,7 +239,9 @@ export class FleetAdminService implements FleetAdmin {
       const common = Math.min(count, row.end.entries);
       const here = computeEnd(log, common, NOTHING);
       const there =
-        common === row.end.entries ? row.end : await readIfUndamaged(this.place.fleet, () => this.endOf(id, common));
+        common === row.end.entries
+          ? row.end
+          : await readIfUndamaged(this.place.fleet, () => fetchEnd(this.place.fleet, id, common));
       // Damage in the database has its own report.
       if (there && !isSameEnd(here, there)) return of("different");
       if (isDamagedHeader(log, row.headerLine)) return of("different");

@@ -10,14 +10,13 @@ import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../
 import type { FleetDescription, FleetEnd } from "../../../core/ports/fleet.ts";
 import type { AdminQueries, SessionDisposition } from "../../../core/ports/fleet-admin-queries.ts";
 import type { FoundInTrash, LifeCycle, MovedSession, Where } from "../../../core/ports/lifecycle.ts";
-import type { Log } from "../../../core/ports/store.ts";
 import { toConflictFailure } from "../../../core/session/history.ts";
 import { getHeaderFacts, summariseLog } from "../../../storage/catalog/summary.ts";
 import { useAndClose } from "../../../storage/fs/files.ts";
 import type { SessionPlace } from "../../../storage/lifecycle/bring.ts";
 import { getPreviousCwd } from "../../../storage/lifecycle/header-lines.ts";
-import { computeEnd, computeEndInTurns, isSameEnd, NOTHING } from "../postgres/ends.ts";
-import { getFailureReason, makeLockedFailure, makeUnfitFailure } from "../postgres/failures.ts";
+import { beginsWith, computeEnd, NOTHING } from "../postgres/ends.ts";
+import { getFailureReason, ignoreFailure, makeLockedFailure, makeUnfitFailure } from "../postgres/failures.ts";
 import { resolveWholeId } from "../replica/arrival.ts";
 import { makeElsewhereFailure } from "../replica/refusals.ts";
 import { identifyFleet, uploadFrom } from "../replica/uploads.ts";
@@ -172,7 +171,7 @@ async function requireFit(place: LifeCyclePlace, { sessionId, file }: FoundInTra
   if (path !== undefined)
     throw new Failure("already_exists", `The session is at ${path} already.`, { sessionId, path });
   const end = await place.adminQueries.removedEnd(sessionId);
-  if (end && !(await useAndClose(place.open(file), (log) => hasAll(log, end))))
+  if (end && !(await useAndClose(place.open(file), (log) => beginsWith(log, end))))
     throw makePartOnlyFailure(sessionId, file);
 }
 
@@ -245,7 +244,7 @@ async function restoreInFleet(
   const end = await adminQueries.removedEnd(id);
   const log = place.open(file);
   try {
-    if (end && !(await hasAll(log, end))) throw makePartOnlyFailure(id, file);
+    if (end && !(await beginsWith(log, end))) throw makePartOnlyFailure(id, file);
     // A session that the fleet never had stays local.
     if (!end && (await fleet.look(id)) === null) return false;
     if (end && !(await adminQueries.beginAgain(id, log.headerLine, end)))
@@ -253,7 +252,8 @@ async function restoreInFleet(
   } finally {
     log.close();
   }
-  if (!end) await pushQuietly(place, file);
+  // After a failure, the first write uploads the entries.
+  if (!end) await push(place, file).catch(ignoreFailure);
   else {
     await push(place, file);
     // During an outage a machine keeps its entries for later; until then the session stays deleted for others.
@@ -325,11 +325,6 @@ function isGone(own: LifeCycle, sessionPath: string): boolean {
  */
 function findCurrentPath(own: LifeCycle, { idAt }: LifeCyclePlace, file: string): string {
   return idAt(file) === undefined ? own.locate({ sessionPath: file }) : file;
-}
-
-async function hasAll(log: Log, end: FleetEnd): Promise<boolean> {
-  const here = await computeEndInTurns(log, end.entries, NOTHING);
-  return here !== null && isSameEnd(here, end);
 }
 
 /** Returns how a session is kept that is at a path. */
@@ -443,7 +438,7 @@ async function reportReturn(place: LifeCyclePlace, sessionId: string, path: stri
 
 /** Completes the local copy, so that its row is not overwritten by an older state, or by lines of another session. */
 async function completeCopy({ open }: LifeCyclePlace, _id: string, file: string, there: FleetEnd): Promise<boolean> {
-  const isWhole = (): Promise<boolean> => useAndClose(open(file), async (log) => hasAll(log, there));
+  const isWhole = (): Promise<boolean> => useAndClose(open(file), async (log) => beginsWith(log, there));
   if (await isWhole()) return true;
   try {
     await useAndClose(open(file), async (log) => {
@@ -463,7 +458,7 @@ async function requireWhole({ open }: LifeCyclePlace, id: string, file: string, 
     if (log.foreign) return true;
     if (log.nodes.count < there.entries) await log.replica?.sync();
     await log.replica?.fetchAttachments();
-    if (await hasAll(log, there)) return true;
+    if (await beginsWith(log, there)) return true;
     throw new Failure(
       "storage_failed",
       describeUnchanged(
@@ -484,7 +479,7 @@ async function findOlderCopies(own: LifeCycle, { open }: LifeCyclePlace, id: str
       const end = useAndClose(open(join(itemPath, basename(sessionPath))), (log) =>
         computeEnd(log, log.nodes.count, NOTHING),
       );
-      if (await useAndClose(open(file), (log) => hasAll(log, end))) older.add(itemPath);
+      if (await useAndClose(open(file), (log) => beginsWith(log, end))) older.add(itemPath);
     } catch (error) {
       // It cannot be compared, and stays.
       if (!(error instanceof Failure)) throw error;
@@ -543,15 +538,6 @@ async function uploadImported(place: LifeCyclePlace, sessionId: string, sessionP
     const details = { ...error.details, fleet: true, sessionId, sessionPath };
     const retryable = isOpen || error.retryable;
     throw new Failure(isOpen ? "storage_failed" : error.name, sentence, details, { cause: error, retryable });
-  }
-}
-
-/** Uploads the entries that the fleet lacks. After a failure, the first write does so. */
-async function pushQuietly(place: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
-  try {
-    await push(place, file);
-  } catch (error) {
-    if (!(error instanceof Failure)) throw error;
   }
 }
 

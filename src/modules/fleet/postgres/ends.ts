@@ -57,6 +57,19 @@ export async function computeEndInTurns(log: Log, count: number, known: FleetEnd
   }
 }
 
+/** Returns whether a log begins with the lines before an end. */
+export async function beginsWith(log: Log, end: FleetEnd): Promise<boolean> {
+  const here = await computeEndInTurns(log, end.entries, NOTHING);
+  return here !== null && isSameEnd(here, end);
+}
+
+/** Returns the end of the first `count` lines of a session in the fleet. */
+export async function fetchEnd(fleet: Pick<Fleet, "lines">, sessionId: string, count: number): Promise<FleetEnd> {
+  let end = NOTHING;
+  for await (const lines of fleet.lines(sessionId, 0, count)) end = extendEnd(end, lines);
+  return end;
+}
+
 /** Returns an end, if a log begins with those lines; the first ones are known to end at `known`. */
 export function findPrefix(log: Log, there: FleetEnd, known: FleetEnd): FleetEnd | null {
   return isSameEnd(computeEnd(log, there.entries, known), there) ? there : null;

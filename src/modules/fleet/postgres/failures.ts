@@ -93,18 +93,10 @@ export function requireFailure(error: unknown): Failure {
   throw error;
 }
 
-/** Returns the failure of a copy that cannot be fetched, because the file with its name is of another session. */
-export function makePlaceTakenFailure(sessionId: string, sessionPath: string): Failure {
-  return new Failure(
-    "storage_failed",
-    {
-      what: `The file of another session is at ${sessionPath}, in the place of ${sessionId}.`,
-      state: "Nothing was changed.",
-      advice: "Move it away, and try again.",
-    },
-    { sessionPath },
-    { retryable: false },
-  );
+/** Returns null for a failure, and throws any other error. */
+export function ignoreFailure(error: unknown): null {
+  requireFailure(error);
+  return null;
 }
 
 /** Returns the failure of a copy that could not be updated, because its file changed meanwhile. */

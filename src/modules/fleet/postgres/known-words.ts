@@ -12,16 +12,6 @@ const LIFETIME = 3_600_000;
 /** A word of ASCII, whose parts are searchable; words of other scripts are in the index by themselves. */
 const ASCII = /^[a-z0-9_]+$/;
 
-/** Returns the searchable words of texts, ordered so that two processes never wait for each other. */
-export function listAsciiWords(
-  texts: readonly FleetText[],
-  isKnown: (word: string) => boolean = () => false,
-): string[] {
-  const found = new Set<string>();
-  for (const { words } of texts) for (const word of words) if (!isKnown(word) && ASCII.test(word)) found.add(word);
-  return [...found].sort();
-}
-
 export class KnownWords {
   private readonly known = new Set<string>();
   private readonly now: () => number;
@@ -33,13 +23,14 @@ export class KnownWords {
     this.since = now();
   }
 
-  /** Returns those words of texts that are not known. */
+  /** Returns the searchable words of texts that are not known, ordered so that two processes never wait for each other. */
   unseen(texts: readonly FleetText[]): string[] {
     if (Math.abs(this.now() - this.since) > LIFETIME) {
       this.known.clear();
       this.since = this.now();
     }
-    return listAsciiWords(texts, (word) => this.known.has(word));
+    const words = texts.flatMap((text) => text.words.filter((word) => !this.known.has(word) && ASCII.test(word)));
+    return [...new Set(words)].sort();
   }
 
   /** Notes words that the fleet has. */

@@ -14,6 +14,7 @@ import { isContainerName } from "../../../storage/fs/container-paths.ts";
 import { useAndClose } from "../../../storage/fs/files.ts";
 import { makeFileName } from "../../../storage/fs/paths.ts";
 import { isUuid } from "../../../storage/v2/documents.ts";
+import { ignoreFailure } from "../postgres/failures.ts";
 import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
 import { isDamagedHeader } from "./headers.ts";
 import type { Outage } from "./outage.ts";
@@ -318,12 +319,6 @@ async function applyPendingEntries(place: ArrivalPlace, file: string): Promise<v
     if (error instanceof Failure && error.name === "storage_failed") throw error;
     ignoreFailure(error);
   }
-}
-
-/** Returns null for a failure, and throws any other error. */
-function ignoreFailure(error: unknown): null {
-  if (error instanceof Failure) return null;
-  throw error;
 }
 
 /**

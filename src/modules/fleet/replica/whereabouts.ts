@@ -9,7 +9,8 @@ import type { AdminQueries } from "../../../core/ports/fleet-admin-queries.ts";
 import type { Log } from "../../../core/ports/store.ts";
 import { useAndClose } from "../../../storage/fs/files.ts";
 import type { SessionPlace } from "../../../storage/lifecycle/bring.ts";
-import { computeEndInTurns, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
+import { beginsWith, fetchEnd } from "../postgres/ends.ts";
+import { ignoreFailure } from "../postgres/failures.ts";
 import type { Journal } from "./journal.ts";
 
 /** The session files of this machine, for moving them to their places. */
@@ -84,14 +85,14 @@ export async function bringHere(
   // Pending entries are recorded with the path of their file.
   if (files.some((file) => hasPendingUploads(place, id, file))) return false;
   const [file] = files.length > 1 ? await removeRedundant(place, id, files, fact) : files;
-  if (file !== undefined) await runQuietly(() => bringCopy(place, file, fact));
+  if (file !== undefined) await bringCopy(place, file, fact).catch(ignoreFailure);
   return false;
 }
 
 /** Moves a copy to the place of its session, and returns its path. A copy that lacks entries is not moved. */
 export async function bringCopy(place: SessionFiles, file: string, fact: Whereabouts): Promise<string> {
   if (place.isInPlace(file, fact)) return file;
-  return place.bringTo(file, fact, async (log) => !log.readOnly && (await endsAt(log, fact.end)));
+  return place.bringTo(file, fact, async (log) => !log.readOnly && (await beginsWith(log, fact.end)));
 }
 
 /** Returns the failure of a session that is deleted. */
@@ -107,12 +108,14 @@ export function makeDeletedFailure(sessionId: string, { isRemoved }: Whereabouts
 async function trashIfStale(place: WhereaboutsPlace, id: string, file: string, fact: Whereabouts): Promise<boolean> {
   const isMeant = (log: Log): Promise<boolean> => hasNoMore(place, log, id, fact);
   let isStale = true;
-  await runQuietly(async () => {
+  try {
     isStale = !hasPendingUploads(place, id, file);
-    if (!isStale) return;
+    if (!isStale) return false;
     isStale = await useAndClose(place.open(file), isMeant);
     if (isStale) await place.moveToTrash(file, isMeant);
-  });
+  } catch (error) {
+    ignoreFailure(error);
+  }
   return isStale;
 }
 
@@ -124,20 +127,13 @@ function hasPendingUploads({ journal }: WhereaboutsPlace, id: string, file: stri
 /** Returns whether all entries of a log are the first ones of the fleet's session. */
 async function hasNoMore(place: WhereaboutsPlace, log: Log, id: string, fact: Whereabouts): Promise<boolean> {
   const { count } = log.nodes;
-  if (count >= fact.end.entries) return count === fact.end.entries && (await endsAt(log, fact.end));
+  if (count >= fact.end.entries) return count === fact.end.entries && (await beginsWith(log, fact.end));
   // For removed lines, only the end that was acknowledged here is left.
   const acknowledged = fact.isRemoved ? place.journal.ends.of(id)?.end : undefined;
   // Without one nothing was acknowledged here, and its lines cannot be distinguished from the removed ones.
   if (fact.isRemoved)
-    return acknowledged === undefined || (acknowledged.entries === count && (await endsAt(log, acknowledged)));
-  let end = NOTHING;
-  for await (const lines of place.fleet.lines(id, 0, count)) end = extendEnd(end, lines);
-  return endsAt(log, end);
-}
-
-async function endsAt(log: Log, end: FleetEnd): Promise<boolean> {
-  const here = await computeEndInTurns(log, end.entries, NOTHING);
-  return here !== null && isSameEnd(here, end);
+    return acknowledged === undefined || (acknowledged.entries === count && (await beginsWith(log, acknowledged)));
+  return beginsWith(log, await fetchEnd(place.fleet, id, count));
 }
 
 /** Removes redundant files of a session, as far as one file has all entries. Returns the remaining ones. */
@@ -150,23 +146,17 @@ async function removeRedundant(
   const { end } = fact;
   const whole: string[] = [];
   for (const file of files)
-    await runQuietly(() =>
-      useAndClose(place.open(file), async (log) => {
+    try {
+      await useAndClose(place.open(file), async (log) => {
         await log.replica?.sync();
-        if (log.nodes.count >= end.entries && (await endsAt(log, end))) whole.push(file);
-      }),
-    );
+        if (log.nodes.count >= end.entries && (await beginsWith(log, end))) whole.push(file);
+      });
+    } catch (error) {
+      ignoreFailure(error);
+    }
   if (whole.length === 0) return files;
   const [kept] = whole;
   for (const file of files)
-    if (file !== kept) await runQuietly(() => place.moveToTrash(file, (log) => hasNoMore(place, log, id, fact)));
+    if (file !== kept) await place.moveToTrash(file, (log) => hasNoMore(place, log, id, fact)).catch(ignoreFailure);
   return place.filesOf(id);
-}
-
-async function runQuietly(run: () => Promise<unknown>): Promise<void> {
-  try {
-    await run();
-  } catch (error) {
-    if (!(error instanceof Failure)) throw error;
-  }
 }
