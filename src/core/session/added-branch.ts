@@ -6,7 +6,17 @@
 import { Failure } from "../failure.ts";
 import { type Batch, makeDraft, makeNewLine, makeNewPlace, patchMembers, readHeadMark } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/node-reader.ts";
-import { areSameBytes, findKnownValueEnd, getMembers, getMemberValue, parse, toBytes, trimLine } from "../json/json.ts";
+import {
+  areSameBytes,
+  concat,
+  findKnownValueEnd,
+  getMembers,
+  getMemberValue,
+  type Member,
+  parse,
+  toBytes,
+  trimLine,
+} from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
 import type { Log } from "../ports/store.ts";
 import type { Session } from "./session.ts";
@@ -182,8 +192,9 @@ export interface EntryIdentity {
 /** Returns the identity of an entry of a session. */
 export function identifyEntry(line: Uint8Array, sessionId: string, sha256: Env["sha256"]): EntryIdentity {
   const stored = trimLine(line);
-  const content = sha256(patchMembers(stored, NAMELESS));
+  // A second look at the members takes as long as all the rest.
   const found = getMembers(stored, 0, stored.length, findKnownValueEnd) ?? [];
+  const content = sha256(omitValues(stored, found, NAMES));
   const [type, _batch] = ["type", "_batch"].map((name) => getMemberValue(stored, found, name));
   const { key, index, count } = keyedIn({ _batch }, sessionId) ?? {};
   return key === undefined
@@ -191,7 +202,19 @@ export function identifyEntry(line: Uint8Array, sessionId: string, sha256: Env["
     : { content, repeat: sha256(toBytes(JSON.stringify([key, index, count, type]))) };
 }
 
-const NAMELESS = Object.fromEntries(["id", ...REFERENCES].map((name) => [name, new Uint8Array()]));
+const NAMES: ReadonlySet<string> = new Set(["id", ...REFERENCES]);
+
+/** Returns a line without the values of some members. */
+function omitValues(line: Uint8Array, found: readonly Member[], names: ReadonlySet<string>): Uint8Array {
+  const parts: Uint8Array[] = [];
+  let copied = 0;
+  for (const { name, start, end } of found) {
+    if (!names.has(name)) continue;
+    parts.push(line.subarray(copied, start));
+    copied = end;
+  }
+  return concat([...parts, line.subarray(copied)]);
+}
 
 /** Returns the branch that lines make. Existing ones are left out. `names`: entries that exist under another id. */
 export function makeBranch(

@@ -99,20 +99,6 @@ export function ignoreFailure(error: unknown): null {
   return null;
 }
 
-/** Returns the failure of a copy that cannot be fetched, because the file with its name is of another session. */
-export function makePlaceTakenFailure(sessionId: string, sessionPath: string): Failure {
-  return new Failure(
-    "storage_failed",
-    {
-      what: `The file of another session is at ${sessionPath}, in the place of ${sessionId}.`,
-      state: "Nothing was changed.",
-      advice: "Move it away, and try again.",
-    },
-    { sessionPath },
-    { retryable: false },
-  );
-}
-
 /** Returns the failure of a copy that could not be updated, because its file changed meanwhile. */
 export function makeFileChangedFailure(sessionPath: string | null): Failure {
   const sentence = "Another program wrote to the session's file while it was brought up to date. Try again.";

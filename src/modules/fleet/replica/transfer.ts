@@ -7,7 +7,7 @@ import type { Fleet, FleetSession } from "../../../core/ports/fleet.ts";
 import type { Beginning, Log, Store } from "../../../core/ports/store.ts";
 import { LF } from "../../../storage/log/lines.ts";
 import { extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
-import { makeIncompleteFailure, makePlaceTakenFailure } from "../postgres/failures.ts";
+import { makeIncompleteFailure } from "../postgres/failures.ts";
 import { isUnreadableLog } from "./unreadable-copies.ts";
 
 /** The stores, as a transfer needs them. */
@@ -71,6 +71,20 @@ async function copied(
       refusal = error;
     }
   throw refusal;
+}
+
+/** Returns the failure of a copy that cannot be fetched, because the file with its name is of another session. */
+function makePlaceTakenFailure(sessionId: string, sessionPath: string): Failure {
+  return new Failure(
+    "storage_failed",
+    {
+      what: `The file of another session is at ${sessionPath}, in the place of ${sessionId}.`,
+      state: "Nothing was changed.",
+      advice: "Move it away, and try again.",
+    },
+    { sessionPath },
+    { retryable: false },
+  );
 }
 
 /** Fetches the attachments of a new copy, which is discarded if that fails. */
