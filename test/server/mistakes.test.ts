@@ -23,6 +23,9 @@ const OF_PI = frame("lines", { id: 1, type: "get_state" });
 const PRETTY = JSON.stringify(JSON.parse(ASK), null, 2);
 const LINE = `${ASK}\nContent-Length: 2\r\n\r\n{}`;
 
+/** A first message that is right for hosts and for editors. */
+const FIRST = /such as \{"jsonrpc":"2\.0","id":1,"method":"initialize","params":\{"protocolVersion":1\}\}/;
+
 /** The input in lines; the code, the sentence and the options. */
 type Mistake = [mistake: string, sent: string | Buffer, code: number, sentence: RegExp, args?: string[]];
 
@@ -51,8 +54,9 @@ const IN_LINES: readonly Mistake[] = [
       (word): Mistake => [`another word, ${word}`, asked(word), -32601, new RegExp(`Did you mean ${meant}\\?`)],
     ),
   ),
-  ["a bare word", "get_state\n", -32700, /\{"jsonrpc":"2\.0","id":1,"method":"get_state"\}/],
-  ["words", "hello there\n", -32700, /\{"jsonrpc":"2\.0","id":1,"method":"get_state"\}/],
+  ["a bare word", "get_state\n", -32700, FIRST],
+  ["words", "hello there\n", -32700, FIRST],
+  ["words of an editor", "hello there\n", -32700, FIRST, ["--dialect", "acp"]],
   ["Python's values", '{"id":1,"method":"x","params":None}\n', -32700, /null, true and false.*json\.dumps/],
   ["Python's True", '{"a":[True]}\n', -32700, /null, true and false/],
   ["two messages on one line", `${ASK}${ASK}\n`, -32700, /another one follows it.*one message per line/],

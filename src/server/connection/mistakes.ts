@@ -8,7 +8,7 @@ const ONE_LINE = "one message per line, without line breaks inside it";
 const COUNTS_BYTES = "Content-Length counts bytes, not characters";
 
 const UTF_16 = "The message is in UTF-16. Send UTF-8.";
-const REQUEST = '{"jsonrpc":"2.0","id":1,"method":"get_state"}';
+const REQUEST = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}';
 
 /** Characters of a message to examine; mistakes show at the beginning or at the end. */
 const LOOKED_AT = 1 << 16;

@@ -92,6 +92,22 @@ test("what another program writes during an agent's turn is reported to the othe
   expect(reported).toContain("0badcafe");
 });
 
+test("other hosts cannot write during an agent's turn, and hear that they can later", async () => {
+  const agent = ["--agent", acpLike(), "--agent-protocol", "acp"];
+  const editor = await editorHere(agent, { agentLaunch: HERE });
+  const { sessionId } = await editor.make();
+  await editor.turn(sessionId, "one");
+  const other = serveHere(["--session", sessionId], { place: editor.server.place });
+  const turn = editor.begins(sessionId, "chunks 100000 every 5");
+  await editor.heard("1 ");
+  const { code, message, data } = await other.failure("set_session_name", { name: "x" });
+  expect([code, data]).toEqual([-32803, expect.objectContaining({ name: "session_locked", retryable: true })]);
+  expect(message).toContain("The agent is at work in this session");
+  editor.cancel(sessionId);
+  await editor.end(turn);
+  await other.result("set_session_name", { name: "x" });
+});
+
 test("other hosts see which editor shares the session", async () => {
   const { other } = await sharedHere();
   await other.result("append", { entries: [user("Here.")] });

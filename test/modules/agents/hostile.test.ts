@@ -150,7 +150,7 @@ test("under --read-only nothing is offered that writes, and nothing is written",
   for (const name of ["fork", "delete", "archive", "title"]) expect(sessionCapabilities).not.toHaveProperty(name);
   const { result } = await editor.load(id);
   expect(ours(result).readOnly).toBe(true);
-  for (const method of ["delete", "archive", "unarchive", "set_title"])
+  for (const method of ["fork", "delete", "archive", "unarchive", "set_title"])
     expect((await editor.failure(`session/${method}`, { sessionId: id, title: "x" })).code).toBe(-32601);
   await editor.server.finish();
   expect(readFileSync(fileOf(place))).toEqual(before);

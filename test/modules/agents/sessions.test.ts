@@ -38,7 +38,8 @@ test("what is advertised is there, and nothing else is", async () => {
   const editor = await editorHere();
   const { loadSession, sessionCapabilities } = editor.agent.agentCapabilities;
   expect(loadSession).toBe(true);
-  const offered = new Set(["initialize", "authenticate", "session/new", "session/load", "session/prompt"]);
+  const always = ["new", "load", "prompt", "cancel"].map((name) => `session/${name}`);
+  const offered = new Set(["initialize", "authenticate", ...always]);
   for (const name of ["list", "delete", "resume", "close", "fork", "archive", "status"])
     if (name in sessionCapabilities) offered.add(`session/${name}`);
   if ("archive" in sessionCapabilities) offered.add("session/unarchive");

@@ -11,7 +11,7 @@ import type { AgentSetup } from "../behind/agent-server.ts";
 import { AcpConnection } from "./acp-connection.ts";
 import { AcpSession, type ConnectedAgent } from "./acp-session.ts";
 import type { AgentBackend, AgentReply, AgentSession, ClientAccess, ClientDescription, PromptBlock } from "./agent.ts";
-import { AcpError, makeBusyError, NOT_FOUND } from "./errors.ts";
+import { AcpError, makeBusyFailure, NOT_FOUND, toUnsentError } from "./errors.ts";
 import { SERVER_NAME } from "./update-mapper.ts";
 
 /** Limits of updates, in number and bytes, that are kept while their session is being opened. */
@@ -72,7 +72,7 @@ export class AcpBackend implements AgentBackend, Gate {
       const { capabilities, authMethods } = await this.connect();
       return { agentCapabilities: capabilities, ...(Array.isArray(authMethods) ? { authMethods } : {}) };
     } catch {
-      // The history can be read without the agent, and the next prompt reports the reason.
+      // The history can be read without the agent.
       return {};
     }
   }
@@ -139,6 +139,7 @@ export class AcpBackend implements AgentBackend, Gate {
     } catch (error) {
       // The next request starts another agent.
       await link.end();
+      if (!this.isEnding) this.options.printError((error as Error).message);
       throw error;
     }
   }
@@ -207,7 +208,9 @@ export class AcpBackend implements AgentBackend, Gate {
   async prompt(session: AgentSession, prompt: readonly PromptBlock[], isCancelled: () => boolean): Promise<AgentReply> {
     const { channel } = session;
     const before = this.getSession(session.sessionId).settings;
-    const { acpSession, binding } = await this.openBinding(session);
+    const { acpSession, binding } = await this.openBinding(session).catch((error) => {
+      throw toUnsentError(error);
+    });
     if (before) for (const update of binding.settings.changesSince(before)) await channel.update(update);
     if (isCancelled()) return { stopReason: "cancelled" };
     return acpSession.prompt(binding, prompt, channel);
@@ -278,7 +281,7 @@ export class AcpBackend implements AgentBackend, Gate {
     const acpSession = session && this.sessions.get(session.id);
     if (!session || !acpSession) return undefined;
     if (!acpSession.isAtWork) return effect === "control" ? undefined : acpSession.writeBetweenTurns(session);
-    return effect === "write" ? Promise.reject(makeBusyError()) : undefined;
+    return effect === "write" ? Promise.reject(makeBusyFailure()) : undefined;
   }
 }
 

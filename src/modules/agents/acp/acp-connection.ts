@@ -177,7 +177,7 @@ export class AcpConnection implements AgentSink {
 }
 
 function makeGoneFailure(how: string): Failure {
-  return new Failure("agent_failed", `The agent ${how}. The next prompt starts it again.`);
+  return new Failure("agent_failed", { what: `The agent ${how}.`, advice: "The next prompt starts it again." });
 }
 
 /** The notification by which either side cancels a request. */

@@ -141,8 +141,8 @@ export class AcpConversation implements Face, ConversationAccess {
     for (const { id, isInTurn } of this.sessions.values()) if (isInTurn) this.facts.agent?.cancel(id);
   }
 
-  /** Handles a notification. Unknown ones go to the agent, or are ignored, as the protocol requires. */
-  private notice(method: string, params: unknown): void {
+  /** Unknown ones go to the agent, or are ignored, as the protocol requires. */
+  notice(method: string, params: unknown): void {
     const { requestId, sessionId } = toMembers(params);
     if (method === CANCEL) {
       this.requests.get(JSON.stringify(requestId))?.controller.abort();

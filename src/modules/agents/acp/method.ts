@@ -24,6 +24,8 @@ export interface ConversationAccess extends ClientAccess, ReplayContext {
   readonly isOver: boolean;
   /** Runs a job of a session after those before it. */
   inOrder<T>(id: string, job: SessionJob<T>): Promise<T>;
+  /** Handles a notification. */
+  notice(method: string, params: unknown): void;
   find(id: string): ClientSession | undefined;
   /** Queues a job that sends the new entries of a session. */
   queueCatchUp(session: ClientSession): void;

@@ -4,6 +4,7 @@ import { BadParams, Failure, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD } f
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toPreview } from "../../../core/format/message.ts";
 import { runCommand } from "../../../server/dispatch/command-runner.ts";
+import { CANCEL } from "./acp-connection.ts";
 import { type ClientSession, requireNotStopped } from "./client-session.ts";
 import { createOpenSession, forkOpenSession, type LocatedSession, locateSession, readOutline } from "./commands.ts";
 import { AcpError, NOT_FOUND } from "./errors.ts";
@@ -262,11 +263,12 @@ function requireWritable({ facts }: ConversationAccess): void {
   if (facts.readOnly)
     throw new AcpError(
       NO_SUCH_METHOD,
-      "The server was started with --read-only: sessions are neither moved nor renamed.",
+      "The server was started with --read-only: sessions are neither copied, moved nor renamed.",
     );
 }
 
 const fork: Method = async (conversation, request) => {
+  requireWritable(conversation);
   const given = parseParams(request.params, "sessionId", "cwd", "mcpServers", "additionalDirectories");
   const { sessionId } = given;
   const { entryId, position } = parseForkPoint(given);
@@ -337,6 +339,14 @@ const branch: Method = async (conversation, { params, isCancelled }) => {
   });
 };
 
+/** Makes the method of a notification that a client sends as a request: it has its effect, and a reply. */
+function makeNoticeMethod(name: string): Method {
+  return async (conversation, { params }) => {
+    conversation.notice(name, params);
+    return {};
+  };
+}
+
 /** Methods that the protocol does not have. */
 const extensions: Readonly<Record<string, Method>> = {
   [`_${SERVER_NAME}/tree`]: makeQueryMethod("get_tree"),
@@ -359,6 +369,8 @@ export const methods: Readonly<Record<string, Method>> = {
   "session/status": status,
   "session/set_title": setTitle,
   "session/prompt": prompt,
+  "session/cancel": makeNoticeMethod("session/cancel"),
+  [CANCEL]: makeNoticeMethod(CANCEL),
   "session/set_mode": setMode,
   "session/set_config_option": setConfigOption,
   ...extensions,

@@ -70,6 +70,8 @@ export const prompt: Method = async (conversation, request) => {
     "This server keeps the history and runs no model: your message was neither sent nor stored. To go on, " +
       (isStored ? `run pi-session-server resume ${sessionId} in a terminal, or ` : "") +
       "let your editor start an agent instead.",
+    // Clients show data behind the sentence.
+    {},
   );
 };
 

@@ -364,7 +364,7 @@ export class PiAgent implements AgentSink, Gate {
   }
 
   private makeGoneFailure(how = "has ended"): Failure {
-    return new Failure("agent_failed", `The agent ${how}. The next prompt starts it again.`);
+    return new Failure("agent_failed", { what: `The agent ${how}.`, advice: "The next prompt starts it again." });
   }
 
   /**

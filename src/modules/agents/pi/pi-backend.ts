@@ -8,7 +8,7 @@ import type { Call } from "../../../server/connection/call.ts";
 import type { Gate } from "../../../server/dispatch/gate.ts";
 import type { FaceWire } from "../../../server/face.ts";
 import type { AgentBackend, AgentReply, AgentSession, PromptBlock } from "../acp/agent.ts";
-import { AcpError, makeBusyError, REFUSED } from "../acp/errors.ts";
+import { AcpError, makeBusyFailure, REFUSED } from "../acp/errors.ts";
 import type { AgentSetup } from "../behind/agent-server.ts";
 import type { PiReply } from "../behind/lines.ts";
 import { PiSession } from "./pi-session.ts";
@@ -107,7 +107,7 @@ export class PiBackend implements AgentBackend, Gate {
     const { effect } = call.command;
     // A fork opens a copy, and the session stays open.
     if (effect === "replace") return session === null ? undefined : agent?.readNews(session);
-    return isAtWork && effect === "write" ? Promise.reject(makeBusyError()) : agent?.before(call, session);
+    return isAtWork && effect === "write" ? Promise.reject(makeBusyFailure()) : agent?.before(call, session);
   }
 
   // --- settings ------------------------------------------------------------------------------------------------
@@ -126,13 +126,19 @@ export class PiBackend implements AgentBackend, Gate {
       const settings = await Promise.race([settled, late]);
       if (settings) return settings;
       this.lateSettings.set(sessionId, settled);
-      settled.catch(() => {});
-    } catch {
-      // The history can be read without the agent, and the next prompt reports the reason.
+      settled.catch((error) => this.reportUnsettled(piSession, error));
+    } catch (error) {
+      // The history can be read without the agent.
+      this.reportUnsettled(piSession, error as Error);
     } finally {
       clearTimeout(timer);
     }
     return {};
+  }
+
+  /** Tells the person why an agent offers nothing, unless this server has ended it. */
+  private reportUnsettled({ sessionId }: PiSession, { message }: Error): void {
+    if (!this.isEnding && this.sessions.has(sessionId)) this.options.printError(message);
   }
 
   async sendInitialUpdates(sessionId: string): Promise<void> {

@@ -6,7 +6,7 @@ import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { FaceWire } from "../../../server/face.ts";
 import type { AgentReply, AgentSession, ClientChannel, PromptBlock } from "../acp/agent.ts";
-import { AcpError, REFUSED } from "../acp/errors.ts";
+import { AcpError, REFUSED, toUnsentError } from "../acp/errors.ts";
 import { SERVER_NAME } from "../acp/update-mapper.ts";
 import { type AgentSetup, runInOrder } from "../behind/agent-server.ts";
 import { type PiReply, parseMembers } from "../behind/lines.ts";
@@ -135,6 +135,8 @@ export class PiSession implements AgentClient {
         if (running.isCancelled) return false;
         await this.agent.forward({ command: "prompt", idText: JSON.stringify(id), route: PROMPT, line });
         return true;
+      }).catch((error) => {
+        throw toUnsentError(error);
       });
       if (!isSent) {
         running.over();
