@@ -1,13 +1,15 @@
 /** What an editor may rely on: replies and errors of requests, and what it hears of an agent that is missing, late or wrong. */
 
-import { rmSync } from "node:fs";
+import { mkdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { editorHere } from "../../support/acp.ts";
+import { editorHere, textOf } from "../../support/acp.ts";
 import { acpLike, ownAcpAgent, piLike } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
 import { type Json, temporaryPlace } from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
+const ENDS = 'say({ id, result: { stopReason: "end_turn" } });';
 /** Begins a turn, and ends it when it is cancelled. */
 const LASTS = `if (method === "session/cancel") say({ id: prompted, result: { stopReason: "cancelled" } });
   if (method === "session/prompt") { globalThis.prompted = id; chunk(sessionId, "begun"); }`;
@@ -62,6 +64,67 @@ describe("requests", () => {
 });
 
 describe("an agent", () => {
+  test("gets long answers to its requests, as fast as it reads them", async () => {
+    const { editor, sessionId } = await behind(
+      `if (method === "session/prompt") {
+        globalThis.prompted = id;
+        globalThis.lengths = [];
+        const ask = (n) => say({ id: "own " + n, method: "_own/reads", params: { sessionId } });
+        lines.pause();
+        ask(1);
+        await pause(50);
+        ask(2);
+        ask(3);
+        await pause(50);
+        lines.resume();
+      } else if (method === undefined && lengths.push(result?.length) === 3)
+        say({ id: prompted, result: { stopReason: "end_turn", _meta: { lengths } } });`,
+    );
+    const asked = editor.begins(sessionId, "read");
+    const long = 5_000_000;
+    for (let n = 0; n < 3; n++) editor.server.answer((await editor.question()).id, "x".repeat(long));
+    expect(await editor.reply(asked)).toMatchObject({ result: { _meta: { lengths: [long, long, long] } } });
+  });
+
+  test("that ends without reading the answers ends its turn", SYSTEM, async () => {
+    const { editor, sessionId } = await behind(
+      `if (method !== "session/prompt") return;
+        lines.pause();
+        for (let n = 0; n < 3; n++) say({ id: "own " + n, method: "_own/reads", params: { sessionId } });
+        setTimeout(() => process.exit(3), 200);`,
+    );
+    const asked = editor.begins(sessionId, "read");
+    for (let n = 0; n < 3; n++) editor.server.answer((await editor.question()).id, "x".repeat(5_000_000));
+    expect(await editor.end(asked)).toContain("ended with status 3");
+    expect((await editor.result("session/list")).sessions).toHaveLength(1);
+  });
+
+  test("that says a line over the limit leaves a mark of it in its answer", async () => {
+    const { editor, sessionId, end } = await behind(
+      `if (method !== "session/prompt") return;
+        for (const text of ["before ", "x".repeat(200000), " after"]) chunk(sessionId, text);
+        ${ENDS}`,
+      ["--max-message-bytes", "100000"],
+    );
+    expect(await end("one")).toBe("end_turn");
+    const live = textOf(editor.take(sessionId));
+    expect(live).toMatch(/^before \[The agent said a line of 200\d+ bytes, over the limit of 100000\..*\] after$/);
+    expect(textOf((await editor.load(sessionId)).updates)).toBe(live);
+  });
+
+  test("that does not end a cancelled turn is ended, and turns of other sessions say so", async () => {
+    const { editor, sessionId, place } = await behind(
+      'if (method === "session/prompt") chunk(sessionId, params.prompt[0].text);',
+      ["--agent-timeout", "200"],
+    );
+    const other = (await editor.result("session/new", { cwd: place.cwd, mcpServers: [] })).sessionId;
+    const [stuck, well] = [editor.begins(sessionId, "stuck"), editor.begins(other, "well")];
+    await editor.heard("well");
+    editor.cancel(sessionId);
+    expect(await editor.end(stuck)).toBe("cancelled");
+    expect(await editor.end(well)).toContain("did not end a cancelled turn of one of its sessions");
+  });
+
   test.each([
     ["of Pi", []],
     ["of the protocol", ["--agent-protocol", "acp"]],
@@ -73,6 +136,57 @@ describe("an agent", () => {
     expect(await editor.failedTurn(sessionId, "one")).toMatch(
       /could not be started \(ENOENT\)\. The message was neither sent nor stored\. /,
     );
+  });
+
+  test("of the protocol where Pi is expected: the failure names the option", async () => {
+    const place = temporaryPlace();
+    const replies = 'say({ id: null, error: { code: -32600, message: "no method" } });';
+    const agent = ownAcpAgent(place, replies);
+    const editor = await editorHere(["--agent", agent, "--agent-timeout", "200"], { place, agentLaunch: HERE });
+    const { sessionId } = await editor.make();
+    expect(await editor.failedTurn(sessionId, "one")).toContain("--agent-protocol acp");
+    expect((editor.server as { said?: readonly string[] }).said?.join("\n")).toContain("--agent-protocol acp");
+  });
+});
+
+describe("Pi", () => {
+  test("runs in no other directory than the session's", async () => {
+    const editor = await pi();
+    const { place } = editor.server;
+    const cwd = join(place.home, "gone");
+    const { sessionId } = await editor.result("session/new", { cwd, mcpServers: [] });
+    const isMissing = (failure: string): void => {
+      expect(failure).toContain(cwd);
+      expect(failure).toContain("neither sent nor stored");
+    };
+    isMissing(await editor.failedTurn(sessionId, "one"));
+    mkdirSync(cwd);
+    expect((await editor.turn(sessionId, "two")).result.stopReason).toBe("end_turn");
+    await editor.server.finish();
+    rmdirSync(cwd);
+    const next = await editorHere(["--agent", piLike()], { place, agentLaunch: HERE });
+    await next.load(sessionId);
+    isMissing(await next.failedTurn(sessionId, "three"));
+    expect(await next.spoken(sessionId)).toBe("two");
+  });
+
+  test("gets pictures and files that come as data; a refusal says what it takes", async () => {
+    const editor = await pi();
+    const { sessionId } = await editor.make();
+    const resource = (uri: string, mimeType?: string) => ({
+      type: "resource",
+      resource: { uri, blob: "aGk=", mimeType },
+    });
+    const prompt = [{ type: "text", text: "see " }, resource("file:///a%20b.bin"), resource("x:1", "image/png")];
+    await editor.result("session/prompt", { sessionId, prompt });
+    const { updates } = await editor.load(sessionId);
+    const said = updates.filter(({ sessionUpdate }) => sessionUpdate === "user_message_chunk");
+    expect(said.map(({ content }) => content)).toEqual([
+      { type: "text", text: "see /a b.bin" },
+      { type: "image", data: "aGk=", mimeType: "image/png" },
+    ]);
+    const { message } = await editor.failure("session/prompt", { sessionId, prompt: [resource("x:2", "a/b")] });
+    expect(message).toMatch(/a resource with data of the type a\/b/);
   });
 });
 

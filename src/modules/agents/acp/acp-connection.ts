@@ -8,7 +8,7 @@ import { isJsonObject, parseDroppedMessage, parseMembers } from "../behind/lines
 import { type AgentLaunch, AgentProcess, type AgentSink } from "../behind/process.ts";
 import { AcpError } from "./errors.ts";
 
-/** Bytes of waiting lines for the editor, or answers for the agent, above which the agent's output is not read. */
+/** Bytes of waiting lines for the editor, or of unread answers for the agent, above which its output is not read. */
 const FULL_AT = 4 << 20;
 /** Unanswered requests of the agent; more are refused. */
 const MOST_ASKED = 256;
@@ -96,7 +96,16 @@ export class AcpConnection implements AgentSink {
   /** Counts bytes that wait for the editor; negative when they were sent. */
   countHeldBytes(bytes: number): void {
     this.waitingBytes += bytes;
-    if (this.waitingBytes < FULL_AT) this.process.resume();
+    this.resumeOutput();
+  }
+
+  /** True if nothing more should be read of the agent: an agent that does not read is ended after a while. */
+  private get isHeld(): boolean {
+    return this.waitingBytes >= FULL_AT || (this.answeredBytes > FULL_AT && this.isFull);
+  }
+
+  private resumeOutput(): void {
+    if (!this.isHeld) this.process.resume();
   }
 
   // --- from the agent ------------------------------------------------------------------------------------------
@@ -146,12 +155,16 @@ export class AcpConnection implements AgentSink {
     }
     if (this.asked.get(key) === controller) this.asked.delete(key);
     this.answeredBytes += this.send({ id, ...outcome });
-    if (this.answeredBytes > FULL_AT && this.isFull) this.process.stop("asked more than it read answers to");
+    if (this.isHeld) this.process.pause();
   }
 
   tooLong(beginning: Buffer, sentence: string): void {
     this.launch.complain(sentence);
     const { idText, isReply } = parseDroppedMessage(beginning) ?? {};
+    const { sessionId } = SESSION.exec(beginning.toString("utf8"))?.groups ?? {};
+    // The answer would hide that a part of it is missing.
+    const mark = { sessionUpdate: "agent_message_chunk", content: { type: "text", text: `[${sentence}]` } };
+    if (idText === undefined && sessionId !== undefined) this.handler.updated(sessionId, mark, sentence.length);
     if (idText === undefined) return;
     const id: unknown = JSON.parse(idText);
     const error = { code: INTERNAL, message: sentence };
@@ -160,11 +173,12 @@ export class AcpConnection implements AgentSink {
   }
 
   through(): void {
-    if (this.waitingBytes >= FULL_AT) this.process.pause();
+    if (this.isHeld) this.process.pause();
   }
 
   drained(): void {
     this.answeredBytes = 0;
+    this.resumeOutput();
     this.handler.drained();
   }
 
@@ -175,6 +189,9 @@ export class AcpConnection implements AgentSink {
     this.handler.ended(failure);
   }
 }
+
+/** The session of an update, as its line begins. */
+const SESSION = /"method"\s*:\s*"session\/update".*?"sessionId"\s*:\s*"(?<sessionId>[^"\\]+)"/;
 
 function makeGoneFailure(how: string): Failure {
   return new Failure("agent_failed", { what: `The agent ${how}.`, advice: "The next prompt starts it again." });

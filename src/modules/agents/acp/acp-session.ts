@@ -335,7 +335,7 @@ export class AcpSession {
     turn.isCancelled = true;
     binding?.agent.link.notify("session/cancel", { sessionId: binding.agentSessionId });
     const late = setTimeout(() => {
-      if (this.turn === turn) binding?.agent.link.stopLate("did not end a turn");
+      if (this.turn === turn) binding?.agent.link.stopLate("did not end a cancelled turn of one of its sessions");
     }, this.within);
     late.unref();
   }

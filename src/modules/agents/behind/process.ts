@@ -30,7 +30,7 @@ export interface AgentSink {
   tooLong(beginning: Buffer, sentence: string): void;
   /** Called after the lines of one chunk. */
   through(): void;
-  /** Called when the agent has read its pending input. */
+  /** Called when the agent has read its pending input, or cannot read any more. */
   drained(): void;
   /** Called last; `how`: the way it ended, as the end of a sentence. */
   ended(how: string): void;
@@ -116,10 +116,12 @@ export class AgentProcess {
       begun = (lines.pop() as string).slice(0, SHOWN);
       for (const line of lines) heard(line);
     });
-    child.stdin.on("drain", () => {
-      this.forgetStall();
-      this.sink.drained();
-    });
+    // An agent that has ended reads nothing more.
+    for (const event of ["drain", "close"])
+      child.stdin.on(event, () => {
+        this.forgetStall();
+        this.sink.drained();
+      });
     // Writing to an agent that has ended fails; its end is reported by itself.
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on("error", () => {});
     // An agent without input or output would be waited for without end.
@@ -194,7 +196,8 @@ export class AgentProcess {
 
   /** True if the agent's pending input is so large that nothing more should be sent. */
   get isFull(): boolean {
-    return this.child.stdin.writableLength >= FULL_AT;
+    const { destroyed, writableLength } = this.child.stdin;
+    return !destroyed && writableLength >= FULL_AT;
   }
 
   /** Sends a line, which ends with a line feed. An agent that does not read for too long is ended. */
@@ -209,14 +212,9 @@ export class AgentProcess {
     this.stall = undefined;
   }
 
-  /** Ends an agent that has not done something in time; `what`: as the beginning of the reason. */
-  stopLate(what: string): void {
-    this.stop(`${what} for ${this.within} ms`);
-  }
-
-  /** Ends an agent for its own fault; `what`: as the beginning of the reason. */
-  stop(what: string): void {
-    this.reason ??= `${what} and was ended`;
+  /** Ends an agent that has not done something in time; `what`: as the beginning of the reason, `more`: its end. */
+  stopLate(what: string, more = ""): void {
+    this.reason ??= `${what} for ${this.within} ms and was ended${more}`;
     void this.end();
   }
 

@@ -20,6 +20,8 @@ import { PiRecorder } from "./pi-recorder.ts";
 
 /** Milliseconds to wait for the state of an agent that has answered before. */
 const STATE_WITHIN = 5000;
+/** The hint about an agent that has said nothing in Pi's dialect. */
+const OTHER_PROTOCOL = "; --agent-protocol acp is for agents that do not speak Pi's dialect";
 /** Bytes shown of a line that is not a message. */
 const SHOWN = 4096;
 
@@ -186,13 +188,11 @@ export class PiAgent implements AgentSink, Gate {
   }
 
   /** Asks a question of ours. An agent that does not answer is ended. */
-  private async ask(command: string, params: Readonly<Record<string, unknown>> = {}): Promise<PiReply> {
-    try {
-      return await this.questions.ask(command, params, this.options.within);
-    } catch (error) {
-      this.process?.stopLate(`did not answer ${command}`);
-      throw error;
-    }
+  private ask(command: string, params: Readonly<Record<string, unknown>> = {}): Promise<PiReply> {
+    return this.questions.ask(command, params, this.options.within, () => {
+      const hint = this.running?.voice === "unheard" ? OTHER_PROTOCOL : "";
+      this.process?.stopLate(`did not answer ${command}`, hint);
+    });
   }
 
   /** Returns whether the agent is at a session and has read all of it. */
@@ -299,8 +299,8 @@ export class PiAgent implements AgentSink, Gate {
       return;
     }
     const { running } = this;
-    if (running) running.voice = "heard";
     const type = getLineType(bytes);
+    if (running && type !== undefined) running.voice = "heard";
     if (type === "response") {
       const reply = parseMembers(bytes) as PiReply;
       this.hasNews = true;

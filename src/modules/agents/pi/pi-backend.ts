@@ -1,6 +1,6 @@
 /** Pi behind an editor: one process for each session with prompts, and its settings. */
 
-import { INVALID_PARAMS } from "../../../core/failure.ts";
+import { Failure, INVALID_PARAMS } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
@@ -55,7 +55,7 @@ export class PiBackend implements AgentBackend, Gate {
 
   constructor(wire: FaceWire, options: AgentSetup) {
     this.wire = wire;
-    this.options = options;
+    this.options = { ...options, cwdFor: (session) => requireOwnDirectory(session, options.cwdFor(session)) };
     wire.dispatcher.addGate(this);
   }
 
@@ -240,6 +240,16 @@ export class PiBackend implements AgentBackend, Gate {
     if (piSession) await this.leave(piSession);
     else await this.leaving.get(sessionId);
   }
+}
+
+/** Returns the directory to start Pi in. Throws unless it is the session's: Pi's tools would change other files. */
+function requireOwnDirectory(session: Pick<Session, "cwd"> | null, directory: string): string {
+  const { cwd = "" } = session ?? {};
+  if (cwd === "" || cwd === directory) return directory;
+  throw new Failure("agent_failed", {
+    what: `The directory of the session, ${cwd}, is missing.`,
+    advice: "Make it again, or name another one with pi-session-server relocate <session> <dir>.",
+  });
 }
 
 async function requestOffer(piSession: PiSession): Promise<PiOffer> {

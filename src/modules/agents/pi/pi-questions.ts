@@ -19,10 +19,18 @@ export class PiQuestions {
     this.send = send;
   }
 
-  /** Asks a question. Rejects with agent_failed after `within` milliseconds, or when the agent ends. */
-  ask(command: string, params: Readonly<Record<string, unknown>>, within: number): Promise<PiReply> {
+  /**
+   * Asks a question. Rejects when the agent ends, and after `within` milliseconds, unless `endAgent` is called then in
+   * place of that.
+   */
+  ask(
+    command: string,
+    params: Readonly<Record<string, unknown>>,
+    within: number,
+    endAgent?: () => void,
+  ): Promise<PiReply> {
     const id = `${this.prefix}${++this.count}`;
-    const expire = (): void => this.waiting.reject(id, makeTimeoutFailure(command, within));
+    const expire = endAgent ?? ((): void => this.waiting.reject(id, makeTimeoutFailure(command, within)));
     const reply = this.waiting.wait(id, command, { within, expire });
     this.send(`${JSON.stringify({ id, type: command, ...params })}\n`);
     return reply;

@@ -390,14 +390,21 @@ function toPiPrompt(blocks: readonly PromptBlock[]): PiPrompt {
     }
     if (type === "resource_link") return toReference(toStored(uri), toStored(name));
     const resource = toMembers(block.resource);
+    const place = toReference(toStored(resource.uri), "");
     if (type === "resource" && typeof resource.text === "string") {
-      const place = toReference(toStored(resource.uri), "");
       attached.push(`\n\n<file path=${JSON.stringify(place)}>\n${resource.text}\n</file>`);
       return place;
     }
+    if (type === "resource" && toStored(resource.mimeType).startsWith("image/")) {
+      images.push({ type: "image", data: resource.blob, mimeType: resource.mimeType });
+      return "";
+    }
+    // Pi can read the file.
+    if (type === "resource" && toStored(resource.uri).startsWith("file://")) return place;
+    const what = type === "resource" ? `a resource with data of the type ${String(resource.mimeType)}` : String(type);
     throw new AcpError(
       INVALID_PARAMS,
-      `Pi takes text, pictures with their data, links and texts of files; not ${String(type)}.`,
+      `Pi takes text, pictures with their data, links, and resources that are texts, pictures or files; not ${what}.`,
     );
   });
   const message = words.join("") + attached.join("");
