@@ -3,7 +3,7 @@
 import { mkdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { editorHere, textOf } from "../../support/acp.ts";
+import { editorHere, ours, textOf } from "../../support/acp.ts";
 import { acpLike, ownAcpAgent, piLike } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
 import { type Json, temporaryPlace } from "../../support/server.ts";
@@ -60,6 +60,57 @@ describe("requests", () => {
     }
     lone.server.write("[]\n");
     expect((await lone.next()).error.data.name).toBe("invalid_request");
+  });
+
+  test("pass their _meta on to the agent, and its updates theirs to the client", async () => {
+    const tells =
+      'const heard = (text) => say({ method: "session/update", params: { sessionId, _meta: { of: 1 }, update:';
+    const update = '{ sessionUpdate: "agent_message_chunk", content: { type: "text", text } } } });';
+    const { editor, sessionId } = await behind(
+      `${tells} ${update} heard(JSON.stringify(params._meta)); heard(JSON.stringify(opened._meta)); ${ENDS}`,
+      [],
+      "globalThis.opened = params;",
+      { _meta: { claudeCode: { options: 1 } } },
+    );
+    const prompt = [{ type: "text", text: "one" }];
+    await editor.result("session/prompt", { sessionId, prompt, _meta: { traceparent: "t" } });
+    await editor.result("session/set_mode", { sessionId, modeId: "x", _meta: { mode: 2 } });
+    await editor.result("session/set_config_option", { sessionId, configId: "x", value: "y", _meta: { option: 3 } });
+    const said: Json[] = [];
+    while (said.length < 6) {
+      said.push(...editor.updates.splice(0).filter(({ update: { content } }) => content));
+      if (said.length < 6) await editor.next();
+    }
+    expect(said.map(({ _meta }) => _meta)).toEqual(said.map(() => ({ of: 1 })));
+    const opened = '{"claudeCode":{"options":1}}';
+    expect(textOf(said.map(({ update }) => update))).toBe(
+      `{"traceparent":"t"}${opened}{"mode":2}${opened}{"option":3}${opened}`,
+    );
+  });
+
+  test("that open an open session again say which of their params have no effect", async () => {
+    const { editor, sessionId, place } = await behind(
+      `chunk(sessionId, JSON.stringify(opened)); ${ENDS}`,
+      [],
+      `
+      globalThis.opened = { servers: params.mcpServers.map(({ name }) => name), folders: params.additionalDirectories };`,
+    );
+    const turn = async (): Promise<string> => {
+      editor.take(sessionId);
+      await editor.turn(sessionId, "one");
+      return textOf(editor.take(sessionId));
+    };
+    expect(await turn()).toBe('{"servers":[]}');
+    const mcpServers = [{ name: "m", command: "/bin/m", args: [], env: [] }];
+    const params = { mcpServers, additionalDirectories: ["/w"] };
+    const load = async (): Promise<Json> => ours((await editor.load(sessionId, place.cwd, params)).result).ignored;
+    expect(await load()).toEqual(["mcpServers", "additionalDirectories"]);
+    expect(await turn()).toBe('{"servers":[]}');
+    await editor.result("session/close", { sessionId });
+    for (let times = 0; times < 2; times++) {
+      expect(await load()).toBeUndefined();
+      expect(await turn()).toBe('{"servers":["m"],"folders":["/w"]}');
+    }
   });
 });
 

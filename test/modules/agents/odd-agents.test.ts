@@ -20,12 +20,17 @@ const LONG = 4_300_000;
 /** An editor with a session, and an agent behind that runs `onOther` for all but its beginning and a new session. */
 async function behind(
   onOther: string,
-  { onNew, more = [], ...given }: HereOptions & { onNew?: string; more?: string[] } = {},
+  {
+    onNew,
+    more = [],
+    within = "300",
+    ...given
+  }: HereOptions & { onNew?: string; more?: string[]; within?: string } = {},
 ) {
   const options = { place: temporaryPlace(), agentLaunch: HERE, ...given };
   const agent = ownAcpAgent(options.place, onOther, {}, onNew);
   const editor = await editorHere(
-    ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", "300", ...more],
+    ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", within, ...more],
     options,
   );
   const { sessionId }: { sessionId: string } = await editor.make();
@@ -188,8 +193,10 @@ describe("an agent hangs nobody", () => {
     ["output", "chunk(sessionId, 'closed'); process.stdout.end(() => closeSync(1));"],
   ])("that closes its %s and lives on", SYSTEM, async (_, closes) => {
     const { editor, sessionId, shown } = await behind(
-      `if (params.prompt?.[0].text === "one") { ${closes} setInterval(() => {}, 1000); }`,
-      { agentLaunch: PROCESS },
+      `if (params.prompt?.[0].text === "one") { ${closes} setInterval(() => {}, 1000); }
+        else if (id !== undefined) say({ id, error: { code: -32000, message: "The agent was started again." } });`,
+      // A process takes a while to start.
+      { agentLaunch: PROCESS, within: "20000" },
     );
     const other = (await editor.make()).sessionId;
     const first = editor.begins(sessionId, "one");
@@ -335,21 +342,46 @@ acrossTiers(test, STORES)("what an agent says between turns is in %s, once, and 
   expect(ours((await editor.turn(sessionId, "three")).result)).toBeUndefined();
 });
 
-test("the mode that is in force is told by a load, and where an agent that was started again has another", async () => {
+test.each([
+  ["and set again", true],
+  ["and the client is told where that fails", false],
+])("settings are told by a load, lost by an agent that is started again, %s", async (_, isTaken) => {
   const modes = { currentModeId: "ask", availableModes: ["ask", "code"].map((id) => ({ id, name: id })) };
+  const model = {
+    id: "model",
+    name: "Model",
+    type: "select",
+    options: ["m1", "m2"].map((id) => ({ value: id, name: id })),
+  };
   const { editor, sessionId, end } = await behind(
-    `if (method === "session/prompt" && params.prompt[0].text === "die") process.exit(1); ${ENDS}`,
+    `const told = (currentValue) => ({ configOptions: [{ ...${JSON.stringify(model)}, currentValue }] });
+     if (method === "session/prompt" && params.prompt[0].text === "die") process.exit(1);
+     if (method === "session/prompt") globalThis.hasPrompt = true;
+     if (method === "session/prompt") chunk(sessionId, globalThis.set ?? "nothing");
+     if (method.startsWith("session/set_") && !globalThis.hasPrompt && !${isTaken})
+       return say({ id, error: { code: -32000, message: "not now" } });
+     globalThis.set = (globalThis.set ?? "") + (params.modeId ?? params.value ?? "");
+     say({ id, result: method === "session/set_config_option" ? told(params.value) : { stopReason: "end_turn" } });`,
     {
-      onNew: `return say({ id, result: { sessionId: "own-" + ++made + "-" + process.pid, modes: ${JSON.stringify(modes)} } });`,
+      onNew: `const configOptions = [{ ...${JSON.stringify(model)}, currentValue: "m1" }];
+        const opened = { modes: ${JSON.stringify(modes)}, configOptions };
+        return say({ id, result: { sessionId: "own-" + ++made + "-" + process.pid, ...opened } });`,
     },
   );
+  await end("one");
   await editor.result("session/set_mode", { sessionId, modeId: "code" });
-  expect((await editor.load(sessionId)).result.modes.currentModeId).toBe("code");
+  await editor.result("session/set_config_option", { sessionId, configId: "model", value: "m2" });
+  const { result } = await editor.load(sessionId);
+  expect([result.modes.currentModeId, result.configOptions[0].currentValue]).toEqual(["code", "m2"]);
   await end("die");
   editor.take(sessionId);
   expect(ours((await editor.turn(sessionId, "on")).result).fidelity).toBe("seeded");
-  const update = { sessionUpdate: "current_mode_update", currentModeId: "ask" };
-  expect(editor.take(sessionId)).toContainEqual(expect.objectContaining(update));
+  const updates = editor.take(sessionId);
+  expect(updates.find(({ content }) => content)?.content.text).toBe(isTaken ? "codem2" : "nothing");
+  const told = updates.flatMap(
+    ({ currentModeId, configOptions }) => currentModeId ?? configOptions?.[0].currentValue ?? [],
+  );
+  expect(told).toEqual(isTaken ? [] : ["ask", "m1"]);
 });
 
 describe("an agent in this process", () => {

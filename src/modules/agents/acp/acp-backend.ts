@@ -1,5 +1,6 @@
 /** An agent of the Agent Client Protocol behind our conversation with an editor. The history is ours. */
 
+import { isDeepStrictEqual } from "node:util";
 import { Failure } from "../../../core/failure.ts";
 import { isObject, type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
@@ -12,6 +13,7 @@ import { AcpConnection } from "./acp-connection.ts";
 import { AcpSession, type ConnectedAgent } from "./acp-session.ts";
 import type { AgentBackend, AgentReply, AgentSession, ClientAccess, ClientDescription, PromptBlock } from "./agent.ts";
 import { AcpError, makeBusyFailure, NOT_FOUND, toUnsentError } from "./errors.ts";
+import { listUnusedParams } from "./params.ts";
 import { SERVER_NAME } from "./update-mapper.ts";
 
 /** Limits of updates, in number and bytes, that are kept while their session is being opened. */
@@ -34,7 +36,12 @@ export class AcpBackend implements AgentBackend, Gate {
   private readonly sessions = new Map<string, AcpSession>();
   private readonly byAgentId = new Map<string, AcpSession>();
   /** Updates about sessions of the agent that are not registered yet. */
-  private earlyUpdates: { readonly id: string; readonly update: LooseMembers; readonly bytes: number }[] = [];
+  private earlyUpdates: {
+    readonly id: string;
+    readonly update: LooseMembers;
+    readonly bytes: number;
+    readonly meta: unknown;
+  }[] = [];
   private earlyBytes = 0;
   /** Number of sessions of the agent that are being opened. */
   private opening = 0;
@@ -90,12 +97,12 @@ export class AcpBackend implements AgentBackend, Gate {
   private async start(): Promise<ConnectedAgent & { readonly authMethods: unknown }> {
     if (this.isEnding) throw new Failure("shutting_down");
     const link: AcpConnection = new AcpConnection(this.options, this.options.cwdFor(null), {
-      updated: (id, update, bytes) => {
+      updated: (id, update, bytes, meta) => {
         const acpSession = this.byAgentId.get(id);
-        if (acpSession) acpSession.updated(update, bytes);
+        if (acpSession) acpSession.updated(update, bytes, meta);
         // An update may precede the reply that has the session's id.
         else if (this.opening > 0 && this.earlyUpdates.length < MOST_EARLY && this.earlyBytes < MOST_EARLY_BYTES) {
-          this.earlyUpdates.push({ id, update, bytes });
+          this.earlyUpdates.push({ id, update, bytes, meta });
           this.earlyBytes += bytes;
         }
       },
@@ -182,7 +189,7 @@ export class AcpBackend implements AgentBackend, Gate {
     this.byAgentId.set(id, acpSession);
     const meant = this.earlyUpdates.filter((said) => said.id === id);
     this.earlyUpdates = this.earlyUpdates.filter((said) => said.id !== id);
-    for (const { update, bytes } of meant) acpSession.updated(update, bytes);
+    for (const { update, bytes, meta } of meant) acpSession.updated(update, bytes, meta);
   }
 
   /** The client's params that opened each session, for an agent that is started again. */
@@ -193,7 +200,12 @@ export class AcpBackend implements AgentBackend, Gate {
   async getSettings(session: AgentSession): Promise<AgentReply> {
     try {
       const { binding } = await this.openBinding(session);
-      return { ...binding.settings.current, _meta: { [SERVER_NAME]: { fidelity: binding.fidelity } } };
+      const { openParams = {} } = session;
+      const ignored = listUnusedParams(openParams).filter(
+        (name) => this.uses.includes(name) && !isDeepStrictEqual(openParams[name], binding.where[name]),
+      );
+      const facts = { fidelity: binding.fidelity, ...(ignored.length === 0 ? {} : { ignored }) };
+      return { ...binding.settings.current, _meta: { [SERVER_NAME]: facts } };
     } catch (error) {
       // The client must see that it has to log in; after any other error the history can be read.
       if ((error as { code?: unknown }).code === AUTH_REQUIRED) throw error;
@@ -213,7 +225,7 @@ export class AcpBackend implements AgentBackend, Gate {
     });
     if (before) for (const update of binding.settings.changesSince(before)) await channel.update(update);
     if (isCancelled()) return { stopReason: "cancelled" };
-    return acpSession.prompt(binding, prompt, channel);
+    return acpSession.prompt(binding, prompt, channel, session.params);
   }
 
   listUnwritten(sessionId: string) {
@@ -230,7 +242,11 @@ export class AcpBackend implements AgentBackend, Gate {
 
   async setMode(session: AgentSession, modeId: string): Promise<AgentReply> {
     const { binding } = await this.openBinding(session);
-    const done = await binding.agent.link.request("session/set_mode", { sessionId: binding.agentSessionId, modeId });
+    const done = await binding.agent.link.request("session/set_mode", {
+      ...session.params,
+      sessionId: binding.agentSessionId,
+      modeId,
+    });
     binding.settings.setMode(modeId);
     return done;
   }
@@ -239,7 +255,7 @@ export class AcpBackend implements AgentBackend, Gate {
     const { binding } = await this.openBinding(session);
     const { agentSessionId: sessionId, agent } = binding;
     const type = typeof value === "boolean" ? { type: "boolean" } : {};
-    const params = { sessionId, configId, value, ...type };
+    const params = { ...session.params, sessionId, configId, value, ...type };
     const done = await agent.link.request("session/set_config_option", params);
     binding.settings.setOptions(done.configOptions);
     return { ...done, configOptions: binding.settings.configOptions ?? [] };

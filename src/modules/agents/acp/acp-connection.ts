@@ -15,8 +15,8 @@ const MOST_ASKED = 256;
 
 /** The receiver of the agent's updates, requests and end. */
 interface AcpHandler {
-  /** Takes an update of one of its sessions. `bytes`: the length of its line. */
-  updated(agentSessionId: string, update: LooseMembers, bytes: number): void;
+  /** Takes an update of one of its sessions. `bytes`: the length of its line. `meta`: the `_meta` next to it. */
+  updated(agentSessionId: string, update: LooseMembers, bytes: number, meta?: unknown): void;
   /** Answers a request of the agent. Rejects with the error for the agent. `signal`: the agent has cancelled it. */
   asked(method: string, params: unknown, signal: AbortSignal): Promise<unknown>;
   /** Takes another notification. `bytes`: the length of its line. */
@@ -114,10 +114,10 @@ export class AcpConnection implements AgentSink {
     const { id, method, params, result, error } = isJsonObject(bytes) ? parseMembers(bytes) : {};
     if (id !== undefined && method === undefined) return this.answered(id, result, error);
     if (id !== undefined) return void this.answer(id, toStored(method), params);
-    const { sessionId, update, requestId } = toMembers(params);
+    const { sessionId, update, requestId, _meta } = toMembers(params);
     const isUpdate = method === "session/update";
     if (isUpdate && typeof toMembers(update).sessionUpdate === "string")
-      return this.handler.updated(toStored(sessionId), toMembers(update), bytes.length);
+      return this.handler.updated(toStored(sessionId), toMembers(update), bytes.length, _meta);
     if (typeof method !== "string" || isUpdate) return this.reportStrayLine(bytes);
     if (method === CANCEL) this.asked.get(JSON.stringify(requestId))?.abort();
     else this.handler.noticed(method, params, bytes.length);

@@ -32,6 +32,8 @@ interface AgentBinding {
   readonly agentSessionId: string;
   readonly fidelity: HistoryFidelity;
   readonly settings: SessionSettings;
+  /** The params that opened it. */
+  readonly where: LooseMembers;
   /** True if the next prompt begins with the seed. */
   needsSeed: boolean;
   /** True if our session has an entry that names the agent's. */
@@ -67,7 +69,7 @@ export class AcpSession {
   /** Resolves when all updates so far are sent and recorded. */
   private last: Promise<unknown> = Promise.resolve();
   /** Updates that came before the client had the session. */
-  private readonly earlyUpdates: LooseMembers[] = [];
+  private readonly earlyUpdates: { readonly update: LooseMembers; readonly meta: unknown }[] = [];
   /** Collects the agent's messages between turns, until the next call on the session writes them. */
   private betweenTurns: AcpTurn | undefined;
   /** Their entries; the client was shown them while they came. */
@@ -115,7 +117,12 @@ export class AcpSession {
    */
   bind(agent: ConnectedAgent, about: AgentSession, register: (agentSessionId: string) => void): Promise<AgentBinding> {
     // Two concurrent calls would make two sessions.
-    const joined = this.joined.then(() => this.findOrMake(agent, about, register));
+    const joined = this.joined.then(async () => {
+      const { binding: before } = this;
+      const binding = await this.findOrMake(agent, about, register);
+      if (before && before !== binding) await restoreSettings(binding, before.settings);
+      return binding;
+    });
     this.joined = joined.catch(() => {});
     return joined;
   }
@@ -138,11 +145,15 @@ export class AcpSession {
     const known =
       binding && !binding.needsSeed && binding.leafId === state.leafId ? binding.agentSessionId : state.knownAs;
     const { cwd, openParams } = about;
-    const where = { cwd, mcpServers: openParams?.mcpServers ?? [], ...pickMember(openParams, "additionalDirectories") };
+    const where = {
+      ...{ cwd, mcpServers: openParams?.mcpServers ?? [] },
+      ...pickMember(openParams, "additionalDirectories"),
+      ...pickMember(openParams, "_meta"),
+    };
     const start = (id: string, fidelity: HistoryFidelity, opened: LooseMembers, isNoted: boolean): AgentBinding => {
       const needsSeed = fidelity === "seeded";
       const settings = new SessionSettings(opened);
-      const begun = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
+      const begun = { agent, agentSessionId: id, fidelity, settings, where, needsSeed, isNoted, leafId: state.leafId };
       this.binding = begun;
       try {
         register(id);
@@ -187,12 +198,18 @@ export class AcpSession {
   /** Sends the updates that came before the client had the session. */
   async sendEarlyUpdates(): Promise<void> {
     this.isIntroduced = true;
-    for (const update of this.earlyUpdates.splice(0)) await this.channel?.update(moveMessageId(update));
+    for (const { update, meta } of this.earlyUpdates.splice(0)) await this.channel?.update(moveMessageId(update), meta);
   }
 
   // --- a turn --------------------------------------------------------------------------------------------------
 
-  async prompt(binding: AgentBinding, blocks: readonly PromptBlock[], channel: ClientChannel): Promise<AgentReply> {
+  /** Runs a turn. `params`: those of the client's request. */
+  async prompt(
+    binding: AgentBinding,
+    blocks: readonly PromptBlock[],
+    channel: ClientChannel,
+    params?: AgentReply,
+  ): Promise<AgentReply> {
     const { agent, agentSessionId } = binding;
     const speaker: AcpSpeaker = { api: "acp", provider: agent.name, model: agent.name };
     const recorded = new AcpTurn(speaker, () => this.wire.workspace.env.now());
@@ -219,7 +236,8 @@ export class AcpSession {
       });
       const { fidelity } = binding;
       if (turn.isCancelled) return await this.ended(binding, turn, { stopReason: "cancelled" });
-      const result = await agent.link.request("session/prompt", { sessionId: agentSessionId, prompt: sent }, true);
+      const request = { ...params, sessionId: agentSessionId, prompt: sent };
+      const result = await agent.link.request("session/prompt", request, true);
       binding.needsSeed = false;
       await this.ended(binding, turn, result);
       return {
@@ -350,15 +368,15 @@ export class AcpSession {
 
   // --- from the agent ------------------------------------------------------------------------------------------
 
-  updated(update: LooseMembers, bytes: number): void {
+  updated(update: LooseMembers, bytes: number, meta?: unknown): void {
     if (this.isReplay && HISTORY_KINDS.test(String(update.sessionUpdate))) return;
     const { turn, binding, channel = turn?.channel } = this;
     if (!turn && !this.isIntroduced) {
-      if (this.earlyUpdates.length < MAX_EARLY) this.earlyUpdates.push(update);
+      if (this.earlyUpdates.length < MAX_EARLY) this.earlyUpdates.push({ update, meta });
       return;
     }
     binding?.settings.note(update);
-    this.deliver(bytes, () => this.take(update, turn, channel));
+    this.deliver(bytes, () => this.take(update, turn, channel, meta));
   }
 
   /** Takes another notification of the agent. */
@@ -386,11 +404,12 @@ export class AcpSession {
     update: LooseMembers,
     turn: RunningTurn | undefined,
     channel: ClientChannel | undefined,
+    meta: unknown,
   ): Promise<void> {
     const drafts = turn?.recorded.update(update) ?? [];
     if (turn && drafts.length > 0) await this.record(turn, drafts);
     else if (!turn && HISTORY_KINDS.test(String(update.sessionUpdate))) await this.collectBetweenTurns(update);
-    for (const sent of this.joinHalves(update)) await channel?.update(moveMessageId(sent));
+    for (const sent of this.joinHalves(update)) await channel?.update(moveMessageId(sent), meta);
   }
 
   /** Returns the updates to send: half of a character at the end of a chunk waits for the next chunk. */
@@ -472,7 +491,8 @@ async function forkInAgent(
 ): Promise<LooseMembers | undefined> {
   if (!toMembers(capabilities.sessionCapabilities).fork) return undefined;
   try {
-    return await link.request("session/fork", { sessionId, ...where });
+    // What `_meta` says about the end of the copy is for this server.
+    return await link.request("session/fork", { sessionId, ...where, _meta: undefined });
   } catch (error) {
     if (error instanceof Failure) throw error;
     return undefined;
@@ -519,6 +539,18 @@ class SessionSettings {
     if (Array.isArray(configOptions)) this.configOptions = configOptions;
   }
 
+  /** Yields the requests that set former settings again, where these are others. */
+  *requestsFor(before: SessionSettings): Generator<[method: string, params: LooseMembers]> {
+    const modeId = before.modes?.currentModeId;
+    if (this.modes && modeId !== undefined && modeId !== this.modes.currentModeId)
+      yield ["session/set_mode", { modeId }];
+    for (const { id: configId, type, currentValue: value } of (before.configOptions ?? []).map(toMembers)) {
+      const now = this.configOptions?.map(toMembers).find(({ id }) => id === configId);
+      if (!now || now.currentValue === value) continue;
+      yield ["session/set_config_option", { configId, value, ...(type === "boolean" ? { type } : {}) }];
+    }
+  }
+
   /** Yields the updates from the client's former settings to these. */
   *changesSince(before: SessionSettings): Generator<AcpUpdate> {
     const { modes, configOptions } = this;
@@ -527,6 +559,17 @@ class SessionSettings {
     if (configOptions && JSON.stringify(configOptions) !== JSON.stringify(before.configOptions))
       yield { sessionUpdate: "config_option_update", configOptions };
   }
+}
+
+/** Sets again in a session of the agent what was in force in the one before. The client is told where that fails. */
+async function restoreSettings({ agent, agentSessionId, settings }: AgentBinding, before: SessionSettings) {
+  for (const [method, params] of settings.requestsFor(before))
+    try {
+      settings.take(await agent.link.request(method, { sessionId: agentSessionId, ...params }));
+      settings.setMode(params.modeId);
+    } catch {
+      // The settings are the agent's own, then.
+    }
 }
 
 // --- the agent's session that continues one of ours -----------------------------------------------------------------

@@ -12,7 +12,11 @@ export type EntryVisibility = "shown" | "new" | "soon";
 export interface ClientChannel {
   readonly features: ClientFeatures;
   /** Sends a `session/update` of the session. Resolves when the client has capacity for the next one. */
-  update(update: Readonly<Record<string, unknown>> & { readonly sessionUpdate: string }): Promise<void>;
+  update(
+    update: Readonly<Record<string, unknown>> & { readonly sessionUpdate: string },
+    /** The `_meta` next to the update. */
+    meta?: unknown,
+  ): Promise<void>;
   /**
    * Sends the client a request, such as session/request_permission. Returns the result or rejects with the error.
    * `signal`: cancels it.
@@ -51,6 +55,8 @@ export interface AgentSession {
   readonly thinkingLevel: string | undefined;
   /** The client's params of the request that opens it; only during that request. */
   readonly openParams?: AgentReply;
+  /** The client's params of another request. */
+  readonly params?: AgentReply;
 }
 
 /** The client's description of itself. */
@@ -80,7 +86,10 @@ export interface AgentBackend {
   /** Describes the client to the agent. Returns the agent's own `agentCapabilities` and `authMethods`, if any. */
   initialize?(client: ClientDescription, access: ClientAccess): Promise<AgentReply>;
   authenticate?(params: AgentReply): Promise<AgentReply>;
-  /** Returns `modes` and `configOptions` of a session, as far as the agent has them. */
+  /**
+   * Returns `modes` and `configOptions` of a session, as far as the agent has them, and as `ignored` in our part of
+   * `_meta` the params that come too late for the session.
+   */
   getSettings(session: AgentSession): Promise<AgentReply>;
   /** Returns the classifier of entries written between turns; undefined when the client is shown all of them. */
   findClassifier?(sessionId: string): ((item: PathEntry) => EntryVisibility) | undefined;

@@ -257,9 +257,9 @@ export class AcpConversation implements Face, ConversationAccess {
     this.wire.output.send([replaceHalves(text)]);
   }
 
-  update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void> {
+  update(sessionId: string, update: AcpUpdate, isStopped: () => boolean, _meta?: unknown): Promise<void> {
     const toText = (): string =>
-      `{"jsonrpc":"2.0","method":"session/update","params":${encodeUpdate(sessionId, update)}}`;
+      `{"jsonrpc":"2.0","method":"session/update","params":${encodeUpdate({ sessionId, _meta }, update)}}`;
     return this.sendUpdate(toText, isStopped);
   }
 
@@ -324,10 +324,11 @@ const LONGEST_UPDATE = 8 << 20;
 /** Characters kept of a text. */
 const LONGEST_REST = 1 << 16;
 
-/** Returns the params of an update as JSON text, within the limit of clients. */
-function encodeUpdate(sessionId: string, update: AcpUpdate): string {
-  const text = toJsonText({ sessionId, update });
-  return text.length <= LONGEST_UPDATE ? text : toJsonText({ sessionId, update: cut(update, text.length) });
+/** Returns the params of an update as JSON text, within the limit of clients. `around`: its other members. */
+function encodeUpdate(around: { readonly sessionId: string; readonly _meta: unknown }, update: AcpUpdate): string {
+  const text = toJsonText({ ...around, update });
+  if (text.length <= LONGEST_UPDATE) return text;
+  return toJsonText({ sessionId: around.sessionId, update: cut(update, text.length) });
 }
 
 /** Returns an update without its large members. `_meta` has its size, `_pi-session-server/entries` all of it. */

@@ -92,7 +92,7 @@ const newSession: Method = async (conversation, request) => {
     session.position = { lastId: leafId, mapper: undefined };
   });
   const settings = await getAgentSettings(conversation, request, sessionId);
-  return { sessionId, ...withMeta(settings, listIgnored(conversation, given)) };
+  return { sessionId, ...withMeta(settings, listIgnored(conversation, given, settings)) };
 };
 
 const load: Method = (conversation, request) => openForClient(conversation, request, true);
@@ -115,12 +115,12 @@ function openForClient(conversation: ConversationAccess, request: AcpRequest, is
       ? await replay(conversation, session, since, isStopped)
       : await markAllShown(conversation, session);
     const { cwd } = shown.facts;
-    const details = {
+    const settings = await getAgentSettings(conversation, request, sessionId);
+    return withMeta(settings, {
       ...describeReplay(shown),
       ...(cwd === given.cwd ? {} : { cwd }),
-      ...listIgnored(conversation, given),
-    };
-    return withMeta(await getAgentSettings(conversation, request, sessionId), details);
+      ...listIgnored(conversation, given, settings),
+    });
   });
 }
 
@@ -277,13 +277,10 @@ const fork: Method = async (conversation, request) => {
     return forkOpenSession(conversation.dispatcher, sessionId, entryId, position);
   });
   const shown = await conversation.inOrder(made, (session) => markAllShown(conversation, session));
-  const { cwd } = shown.facts;
-  const details = {
-    leafId: shown.facts.leafId,
-    ...(cwd === given.cwd ? {} : { cwd }),
-    ...listIgnored(conversation, given),
-  };
-  return { sessionId: made, ...withMeta(await getAgentSettings(conversation, request, made), details) };
+  const { cwd, leafId } = shown.facts;
+  const settings = await getAgentSettings(conversation, request, made);
+  const ignored = listIgnored(conversation, given, settings);
+  return { sessionId: made, ...withMeta(settings, { leafId, ...(cwd === given.cwd ? {} : { cwd }), ...ignored }) };
 };
 
 /** Returns the end of a fork, given in our members or in those of JetBrains' agents; by default the leaf. */
@@ -387,8 +384,11 @@ function withMeta(result: LooseMembers, ours: LooseMembers): object {
   return { ...result, ...makeMeta({ ...before, ...ours }) };
 }
 
-function listIgnored({ facts }: ConversationAccess, params: LooseMembers): LooseMembers {
+/** Returns the params without effect as `ignored`: those that come too late for the agent, and those of no use to it. */
+function listIgnored({ facts }: ConversationAccess, params: LooseMembers, settings: LooseMembers): LooseMembers {
   const { uses = [] } = facts.agent ?? {};
-  const ignored = listUnusedParams(params).filter((name) => !uses.includes(name));
+  const { ignored: late } = getMeta(settings);
+  const unused = listUnusedParams(params).filter((name) => !uses.includes(name));
+  const ignored = [...(Array.isArray(late) ? late : []), ...unused];
   return ignored.length === 0 ? {} : { ignored };
 }

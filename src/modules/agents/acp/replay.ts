@@ -23,7 +23,7 @@ export interface ReplayContext {
   readonly features: ClientFeatures;
   readonly facts: { readonly agent: AgentBackend | undefined };
   /** Sends an update once there is capacity. */
-  update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void>;
+  update(sessionId: string, update: AcpUpdate, isStopped: () => boolean, meta?: unknown): Promise<void>;
 }
 
 /** The result of a replay. */

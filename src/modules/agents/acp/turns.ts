@@ -10,8 +10,13 @@ import type { AcpRequest, ConversationAccess, Method } from "./method.ts";
 import { parseParams } from "./params.ts";
 import { prepareTurn, sendNewEntries } from "./replay.ts";
 
-async function readAgentSession(conversation: ConversationAccess, session: ClientSession): Promise<AgentSession> {
-  return toAgentSession(conversation, session, await readOutline(conversation.dispatcher, session.id));
+async function readAgentSession(
+  conversation: ConversationAccess,
+  session: ClientSession,
+  params?: unknown,
+): Promise<AgentSession> {
+  const outline = await readOutline(conversation.dispatcher, session.id);
+  return { ...toAgentSession(conversation, session, outline), params: toMembers(params) };
 }
 
 function toAgentSession(
@@ -44,7 +49,7 @@ function makeChannel(conversation: ConversationAccess, session: ClientSession): 
   const isClosed = (): boolean => session.position === undefined;
   return {
     features: conversation.features,
-    update: (update) => conversation.update(id, update, isClosed),
+    update: (update, meta) => conversation.update(id, update, isClosed, meta),
     ask: (method, params, signal) => conversation.askClient(method, { sessionId: id, ...params }, signal),
     notify: (method, params) => conversation.notifyClient(method, { sessionId: id, ...params }),
     claim: (callId) => session.position?.mapper?.claim(callId) ?? callId,
@@ -78,7 +83,7 @@ export const prompt: Method = async (conversation, request) => {
 /** Has the agent run a turn. Entries written during it are sent when it has ended. */
 async function runTurn(
   conversation: ConversationAccess,
-  { isTurnCancelled }: AcpRequest,
+  { params, isTurnCancelled }: AcpRequest,
   agent: AgentBackend,
   session: ClientSession,
   blocks: readonly PromptBlock[],
@@ -92,7 +97,8 @@ async function runTurn(
     const facts = await conversation.inOrder(id, (_, isStopped) => prepareTurn(conversation, session, isStopped));
     const isCancelled = (): boolean => isTurnCancelled() || !session.position || conversation.isOver;
     if (!facts || isCancelled()) return { stopReason: "cancelled" };
-    return await agent.prompt(toAgentSession(conversation, session, facts), blocks, isCancelled);
+    const about = { ...toAgentSession(conversation, session, facts), params: toMembers(params) };
+    return await agent.prompt(about, blocks, isCancelled);
   } finally {
     session.isInTurn = false;
     conversation.queueCatchUp(session);
@@ -130,12 +136,12 @@ export const setMode: Method = async (conversation, { params }) => {
   const agent = requireAgent(conversation);
   const { sessionId, modeId } = parseParams(params, "sessionId", "modeId");
   const session = requireOpen(conversation, sessionId);
-  return agent.setMode(await readAgentSession(conversation, session), modeId);
+  return agent.setMode(await readAgentSession(conversation, session, params), modeId);
 };
 
 export const setConfigOption: Method = async (conversation, { params }) => {
   const agent = requireAgent(conversation);
   const { sessionId, configId, value } = parseParams(params, "sessionId", "configId", "value");
   const session = requireOpen(conversation, sessionId);
-  return agent.setConfigOption(await readAgentSession(conversation, session), configId, value);
+  return agent.setConfigOption(await readAgentSession(conversation, session, params), configId, value);
 };
