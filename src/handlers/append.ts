@@ -19,7 +19,8 @@ export default defineCommand({
       .min(1)
       .max(10_000)
       .describe(
-        "entries; id, parentId and timestamp are optional; other members are stored as sent, and what " +
+        "entries; id, parentId and timestamp are optional. Without parentId an entry continues the one before it, the first one " +
+          "the leaf; null begins a branch without what came before. Other members are stored as sent, and what " +
           "Pi needs in a message is added where it is missing: content, and in assistant messages usage with its cost, " +
           "stopReason, timestamp, provider, model and api, of the model that the path names",
       ),

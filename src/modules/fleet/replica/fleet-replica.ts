@@ -729,18 +729,17 @@ export class FleetReplica implements Replica, ReplicaStatus {
     commit: RunningCommit,
   ): Promise<Failure | null> {
     const { count } = commit;
-    const { id } = this;
-    if (taking.kind !== "taken" && taking.kind !== "held") return toLeaseFailure(taking, id);
+    if (taking.kind !== "taken" && taking.kind !== "held") return toLeaseFailure(taking, this.id);
     const { end: there } = taking;
     const isAll = there.entries > count;
     const here = isAll ? this.known.at(count) : this.known.prefix(there);
-    if (here === null || (isAll && (await fetchLinesBetween(this.options.fleet, id, here, there)) === null)) {
+    if (here === null || (isAll && (await fetchLinesBetween(this.options.fleet, this.id, here, there)) === null)) {
       commit.doubt = undefined;
       commit.isOvertaken = true;
       // None of it was ever here: it is another session, which got the id first.
       const isAnother = commit.first === 0 && this.known.had === 0;
       if (isAnother) this.lease.release();
-      return isAnother ? makeIdTakenFailure(id) : makeOvertakenFailure(taking, id);
+      return isAnother ? makeIdTakenFailure(this.id) : makeOvertakenFailure(taking, this.id);
     }
     this.known.raise(here);
     // The lease has the durability of existing lines; it is unknown if another process has the lease.
@@ -748,7 +747,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
     commit.doubt = undefined;
     // Later entries are fetched before the next write.
     if (isAll) this.lease.note("doubts");
-    return taking.kind === "held" && here.entries < count ? toLeaseFailure(taking, id) : null;
+    return taking.kind === "held" && here.entries < count ? toLeaseFailure(taking, this.id) : null;
   }
 
   /**
