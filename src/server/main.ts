@@ -266,7 +266,8 @@ function connectNamedFleet(
 }
 
 function getClientName({ version, command }: World): string {
-  return `pi-session-server ${version}${command === undefined ? "" : ` (${command})`}`;
+  const name = `pi-session-server ${version}`;
+  return command === undefined ? name : `${name} (${command})`;
 }
 
 async function makeDocument(version: string): Promise<object> {

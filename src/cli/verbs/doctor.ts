@@ -145,7 +145,7 @@ function fleetTexts({ away, owed, lacking, unrecorded, kept }: NonNullable<Diagn
         ]),
     ...(unrecorded === 0
       ? []
-      : [`the disk refuses the record of what was acknowledged in ${count(unrecorded, "session", "sessions")}`]),
+      : [`the disk refuses the record of acknowledged entries in ${count(unrecorded, "session", "sessions")}`]),
     ...(kept === 0
       ? []
       : [

@@ -265,9 +265,8 @@ const restore = makePushVerb("restore", {
   meaning: "upload again the entries of this machine that the database has lost",
   more:
     "Run it after a backup of the database was restored, or a standby promoted. Entries come back as they were or, where " +
-    "others have written since, as branches. The exit status is 0 only if nothing is left that the database lacks. Sessions that " +
-    "it does not have, and of which this machine has no record, are named, as after a loss of the state folder: fleet import " +
-    "brings them there.",
+    "others have written since, as branches. The exit status is 0 only if the database lacks nothing. After a loss of the state " +
+    "folder, sessions without a record here that the database does not have are named: fleet import brings them there.",
 });
 
 function makePushVerb(word: "push" | "restore", texts: Pick<Verb, "meaning" | "more">) {
