@@ -17,7 +17,7 @@ export default defineVerb<EachResult<ImportedOne>>({
   meaning: "copy session files into the session folders",
   operands: ["<file...>"],
   onInterrupt: "Nothing is imported by half; the same command begins again.",
-  more: "A file is a session, or an export of opencode or Goose; another agent's session can be named by its id. A folder stands for all .jsonl files in it and below. It overwrites nothing, recognises what it imported before, and one undo takes all of it back.",
+  more: "A file is a session, or an export of opencode or Goose; another agent's session can be named by its id. A folder stands for all .jsonl files in it and below. It overwrites nothing and recognises what is here already. One undo moves all sessions that it made to the trash; undo cannot take back the rest of a session whose beginning was here.",
   async run(asking, { operands, flags }) {
     const files = operands.flatMap((operand) => listSessionFiles(asking, operand) ?? [operand]);
     if (files.length === 0) throw new UsageError(`No file in ${operands.join(" or ")} ends with .jsonl.`);
