@@ -3,7 +3,7 @@
 import { basename } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { formatTime } from "../core/search/listing.ts";
-import type { Preferred } from "../core/search/named.ts";
+import { isNamed, type Preferred } from "../core/search/named.ts";
 import { toAbsolutePath } from "../storage/fs/paths.ts";
 import { requireYes } from "./confirmed.ts";
 import { hintAtDirectory } from "./directory-hint.ts";
@@ -243,7 +243,7 @@ type ChangeParams = SessionParams & {
 /** A change to named or chosen sessions. */
 interface BulkChange<One> extends Pick<EachWords<One>, "would" | "did"> {
   readonly preferred: Preferred;
-  /** True if it asks about a single named session, too, and a name is not enough for --yes. */
+  /** True if it asks about a single named session, too, and a part of a name is not enough for --yes. */
   readonly isCareful?: true;
   /** Returns the question with the word for the sessions: "Archive these 2 sessions?". */
   ask(what: string, asking: VerbContext, given: VerbArguments): string | Promise<string>;
@@ -279,7 +279,7 @@ export function defineBulkVerb<One extends { readonly operationId?: string }>(
       const sessions = await findNamedSessions(asking, given, preferred);
       if (given.flags.has("--dry-run")) return { sessions: await listNamedSessions(asking, sessions) };
       const isSure = given.flags.has("--yes");
-      if (isSure && isCareful) requireIds(verb.name, sessions);
+      if (isSure && isCareful) requireWholeNames(verb.name, sessions);
       const isAsked = !isSure && (isCareful === true || sessions.length > 1);
       if (isAsked) {
         const shown = await describeNamed(asking, sessions);
@@ -306,12 +306,14 @@ export function defineBulkVerb<One extends { readonly operationId?: string }>(
   });
 }
 
-/** Throws UsageError if no person is asked and an operand is a name, which several sessions can have. */
-function requireIds(verb: string, sessions: readonly NamedSession[]): void {
-  const byName = sessions.find((session) => session.byName);
-  if (byName === undefined) return;
-  const { operand, listed } = byName;
-  throw new UsageError(`With --yes, ${verb} takes an id or a path; ${operand} is a name, and the id is ${listed?.id}.`);
+/** Throws UsageError if no person is asked and an operand is a part of a name, which may mean another session. */
+function requireWholeNames(verb: string, sessions: readonly NamedSession[]): void {
+  const inPart = sessions.find(({ byName, listed, operand }) => byName && listed && !isNamed(listed, operand));
+  if (inPart === undefined) return;
+  const { operand, listed } = inPart;
+  throw new UsageError(
+    `With --yes, ${verb} takes an id, a path or a whole name; ${operand} is a part of one, and the id is ${listed?.id}.`,
+  );
 }
 
 /** Returns a line about each of the first named sessions, and one about the number of the others. */

@@ -252,7 +252,7 @@ test("a part of a name or, without one, of the first message, names a session in
     $ show module !! No session has the id module
     $ show au !! No session has the id au, or that in its name.
     $ delete auth --yes
-    !2 {....}auth is a name, and the id is ${AUTH}.
+    !2 {....}auth is a part of one, and the id is ${AUTH}.
     & {auth}`);
   said(place, "019cccc1", "Something about auth.");
   await say(`
@@ -302,15 +302,30 @@ test("a name is taken as lists show it, with one space between its words", async
     $ archive 'Three spaces' ::`);
 });
 
-test("delete by a name asks, whatever is given with it", () =>
-  ready().say(`
-    $ delete 'Refactor auth' --yes
-    !2 {...}is a name, and the id is ${AUTH}.
+test("delete by a name asks, and takes --yes for the whole name that one session has", async () => {
+  const { place, say } = ready();
+  await say(`
+    $ delete 'refactor auth' --yes
+    !2 refactor auth is "Refactor auth" (019aaaaa-1111).
+    ! {...}With --yes, delete takes an id, a path or a whole name; refactor auth is a part of one, and the id is ${AUTH}.
     & {auth} {twin} {old}
     $ delete 'Refactor auth'
     ? {...} => y
     {...}
-    & !{auth} {twin} {old}`));
+    & !{auth} {twin} {old}
+    $ undo ::
+    $ delete 'Refactor auth' --yes
+    {...} is in the trash;{...}
+    & !{auth} {twin} {old}
+    $ undo ::`);
+  said(place, "019eeee1", "x", "Refactor auth");
+  await say(`
+    $ delete 'Refactor auth' --yes
+    ! 2 sessions have the name Refactor auth. Use the beginning of the id.
+    !   {...}
+    !   {...}
+    & {auth} {twin} {old}`);
+});
 
 test("delete asks with the name, the messages, the directory and the age, once for several, and of known ones", async () => {
   const { place, say } = ready();

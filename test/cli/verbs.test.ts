@@ -1,7 +1,7 @@
 /** Each verb: its requests, its text for people, and its end. */
 
 import { spawnSync } from "node:child_process";
-import { appendFileSync, linkSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, cpSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { verbs } from "../../src/cli/table.ts";
@@ -17,7 +17,7 @@ import { chain, entryText, fileText, headerText, id, SESSION, TIME, userText } f
 import { imprint } from "../support/proof.ts";
 import { range } from "../support/random.ts";
 import type { Json, Place } from "../support/server.ts";
-import { programEnvironment, runProgram, serveHere, temporaryPlace } from "../support/server.ts";
+import { programEnvironment, runProgram, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 import { expectTame, playVerbs, type RunOptions, runHere, stored, wordsIn } from "../support/verbs.ts";
 
@@ -529,6 +529,35 @@ describe("changes", () => {
       All of it is in ~{...}_redacted.jsonl already.
       2 entries.
       resume redacted goes on with it.`);
+  });
+
+  test("import of a copied home leaves out what is no session: empty files, the trash and the records", async () => {
+    const place = temporaryPlace();
+    const header = { cwd: place.cwd };
+    const files = ["aaaa1111", "bbbb2222", "cccc3333", "dddd4444"].map((id) => stored(place, id, LINES, header));
+    await say(place)("$ delete aaaa1111 bbbb2222 --yes ::");
+    writeFileSync(stored(place, "eeee5555", []), "");
+    const [source, copy] = [place.home, join(temporaryFolder(), "bk")];
+    cpSync(source, copy, { recursive: true });
+    // One is gone here, and one has lost its end.
+    rmSync(files[2]);
+    writeFileSync(files[3], fileText(headerText({ id: "dddd4444", ...header }), ...LINES.slice(0, 3)));
+    await say(place, { copy })(`
+      $ import {copy}
+      2 sessions are imported; undo takes 1 of them back.
+      1 session had the beginning here: the rest came, which cannot be undone.
+      !0 1 empty file is left out.
+      ! {...}2 deleted sessions are left out. import {copy}/state/trash brings in what this trash has.
+      $ operations
+      + Imported 2 sessions\\.
+      $ list --json | total
+      2
+      $ import {copy}/state/trash
+      2 sessions are imported; undo takes them back.
+      $ undo
+      Took back: Imported 2 sessions.
+      They are in the trash now; redo brings them back.
+      $ import {copy}/state/operations !2 has a session`);
   });
 
   test("migrate takes a session to a container, dry by default, and rollback back", async () => {

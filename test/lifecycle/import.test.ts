@@ -101,6 +101,19 @@ test("a longer copy continues the session; a shorter one adds nothing", async ()
   expect(contents()).toEqual({ [sessionPath]: read(long) });
 });
 
+test.each([
+  ["a torn tail", '{"type":"mess'],
+  ["a bad line", "}{\n"],
+  ["a bad line and a torn tail", '}{\n{"type":'],
+  ["an empty line", "\n"],
+])("a copy that has only %s behind the entries that are here brings nothing", async (_, rest) => {
+  const { place, server, file, contents } = library();
+  const before = contents();
+  const path = put(join(place.home, "incoming", "damaged.jsonl"), `${read(file)}${rest}`);
+  const { outcome, operationId } = await server.result("import_session", { path });
+  expect([outcome, operationId, contents()]).toEqual(["known", undefined, before]);
+});
+
 test.each([1, 20])("a copy goes on where a torn write left the session (less %i bytes)", async (cut) => {
   const { place, server, file } = library();
   const whole = incoming(place, "whole.jsonl", chain(4));

@@ -225,7 +225,7 @@ export function wrapOn({ width, isTerminal, isPlain }: OutputStyle, text: string
 export function wrapLine(line: string, width: number): string[] {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: removes the colours
   const bare = line.replace(/\u001b\[[\d;]*m/g, "");
-  if (getWidth(bare) <= width || /^\s*~?\//.test(bare)) return [line];
+  if (getWidth(bare) <= width || /^\s*'?~?\//.test(bare)) return [line];
   const indent = " ".repeat(Math.min(bare.length - bare.trimStart().length, width >> 1));
   // biome-ignore lint/suspicious/noControlCharactersInRegex: finds the colours
   const [, begin = "", end = ""] = /^\s*((?:\u001b\[[\d;]*m)+)[^\u001b]*((?:\u001b\[[\d;]*m)+)$/.exec(line) ?? [];

@@ -10,7 +10,7 @@ export default defineBulkVerb<DeletedOne>(
     aliases: ["rm"],
     meaning: "move sessions to the trash",
     flags: { "--permanent": { meaning: "delete for good; nothing brings it back" } },
-    more: 'It asks first, with the name or first message of each session. Without a session, --query, --cwd, --since and --until choose them as list does; --query "(nothing said)" chooses those without a name and a message. The trash command of your desktop takes them, or else the server\'s own trash, from which restore brings them back; trash empty removes them for good.',
+    more: 'It asks first, with the name or first message of each session; with --yes, a name must be the whole one. Without a session, --query, --cwd, --since and --until choose them as list does; --query "(nothing said)" chooses those without a name and a message. The trash command of your desktop takes them, or else the server\'s own trash, from which restore brings them back; trash empty removes them for good.',
     onInterrupt: "Each session is either deleted or as it was; list shows those that are there.",
   },
   {

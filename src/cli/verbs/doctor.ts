@@ -1,3 +1,4 @@
+import { quoteWord } from "../../core/export/resumable.ts";
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -204,7 +205,7 @@ function remedyText({ remedy, shortId, sessionPath, archived }: Diagnosis["damag
   if (remedy === "repair") return `Repair it: repair ${name}`;
   if (remedy === "finish")
     return `Finish it: ${/\.v2$/.test(sessionPath) ? `rollback ${name}` : `migrate ${name} --apply`}`;
-  return "Nothing repairs it; restore it from a backup.";
+  return "Nothing repairs it: restore it from a backup, or move it elsewhere if it is no session.";
 }
 
 function* sameIdLines(sameIds: Diagnosis["sameIds"], most: number, page: OutputStyle): Generator<string> {
@@ -223,7 +224,6 @@ function* sameIdLines(sameIds: Diagnosis["sameIds"], most: number, page: OutputS
 const HIDDEN: Readonly<Record<string, readonly [title: string, remedy: string]>> = {
   container: ["are in Session Store V2, where agents do not look", "rollback <id> makes a file of one"],
   database: ["are in databases", "migrate <file> --apply takes one in"],
-  empty_file: ["are empty files", "nothing was ever said in them; delete <path> moves one to the trash"],
   no_header: ["do not begin with a header", "repair <id> puts one there"],
   older_version: ["have an older version, which pi_agent_rust does not read", "Pi raises it when it opens one"],
   newer_version: [
@@ -236,7 +236,7 @@ const HIDDEN: Readonly<Record<string, readonly [title: string, remedy: string]>>
     "were in a directory that does not exist any more",
     "list --cwd <dir> lists those of one, relocate --from <dir> <new> gives them another",
   ],
-  other_folder: ["are not in the folder of their directory", "relocate <id> <dir> moves one there"],
+  other_folder: ["are not in the folder of their directory", "relocate <id or path> <dir> moves one there"],
 };
 
 function* hiddenLines(hidden: Diagnosis["hidden"], most: number, page: OutputStyle): Generator<string> {
@@ -247,14 +247,33 @@ function* hiddenLines(hidden: Diagnosis["hidden"], most: number, page: OutputSty
     const rows =
       reason === "cwd_missing"
         ? directoryRows(these, page)
-        : reason === "empty_file"
-          ? these.map(({ sessionPath }) => `  ${shortenPath(sessionPath, page.home)}`)
-          : these.map(
-              (one) =>
-                `  ${sessionText(one, page)}${one.cwd === undefined ? "" : `  ${shortenPath(one.cwd, page.home)}`}`,
-            );
+        : these.map(
+            (one) =>
+              `  ${sessionText(one, page)}${one.cwd === undefined ? "" : `  ${shortenPath(one.cwd, page.home)}`}`,
+          );
     yield* section(heading, rows, most, page);
   }
+  yield* emptyLines(hidden, most, page);
+}
+
+/** Yields the command that deletes the empty files: a path in each line, as a terminal keeps those whole. */
+function* emptyLines(hidden: Diagnosis["hidden"], most: number, page: OutputStyle): Generator<string> {
+  const files = hidden.filter(({ reason }) => reason === "empty_file").map(({ sessionPath }) => sessionPath);
+  if (files.length === 0) return;
+  const shown = files.slice(0, most);
+  const empty = `${count(files.length, "empty file", "empty files")} in which nothing was ever said`;
+  yield "";
+  yield page.paint("bold", `${empty}; this moves ${shown.length === 1 ? "it" : "them"} to the trash:`);
+  yield "  delete \\";
+  for (const [n, file] of shown.entries()) yield `    ${quotePath(file, page)}${n + 1 < shown.length ? " \\" : ""}`;
+  if (files.length > most) yield page.paint("dim", `  and ${group(files.length - most)} more; --all`);
+}
+
+/** Returns a path as a shell takes it. */
+function quotePath(path: string, { home }: OutputStyle): string {
+  const short = shortenPath(path, home);
+  const isPlain = short.startsWith("~/") && quoteWord(short.slice(2)) === short.slice(2);
+  return isPlain ? short : quoteWord(show`${path}`);
 }
 
 /** Returns a row for each directory, the one with the most sessions first. */

@@ -1,7 +1,11 @@
 import { join } from "node:path";
+import { exists } from "../../storage/fs/disk.ts";
 import { getInfo } from "../../storage/fs/files.ts";
 import { listFolder } from "../../storage/fs/folders.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
+import { isEmptyFile } from "../../storage/lifecycle/empty-files.ts";
+import { isOperationFile } from "../../storage/lifecycle/operation-log.ts";
+import { readItem } from "../../storage/lifecycle/trash-items.ts";
 import { doEach, type EachResult, formatFailures, getEachStatus, isFailed } from "../bulk.ts";
 import { UsageError } from "../options.ts";
 import { findAgentFile } from "../sessions.ts";
@@ -17,10 +21,13 @@ export default defineVerb<EachResult<ImportedOne>>({
   meaning: "copy session files into the session folders",
   operands: ["<file...>"],
   onInterrupt: "Nothing is imported by half; the same command begins again.",
-  more: "A file is a session, or an export of opencode or Goose; another agent's session can be named by its id. A folder stands for all .jsonl files in it and below. It overwrites nothing, recognises what it imported before, and one undo takes all of it back.",
+  more: "A file is a session, or an export of opencode or Goose; another agent's session can be named by its id. A folder stands for all .jsonl files in it and below, without empty ones, the trash and the records of this program. It overwrites nothing and recognises what is here already. One undo moves all sessions that it made to the trash; undo cannot take back the rest of a session whose beginning was here.",
   async run(asking, { operands, flags }) {
-    const files = operands.flatMap((operand) => listSessionFiles(asking, operand) ?? [operand]);
-    if (files.length === 0) throw new UsageError(`No file in ${operands.join(" or ")} ends with .jsonl.`);
+    const left: LeftOfFolders = { empty: 0, trashes: [] };
+    const files = operands.flatMap((operand) => listSessionFiles(asking, operand, left) ?? [operand]);
+    if (!flags.has("--json")) sayLeftOut(asking, left);
+    if (files.length === 0)
+      throw new UsageError(`No file in ${operands.join(" or ")} ends with .jsonl and has a session.`);
     const result = await doEach<{ readonly operand: string }, ImportedOne>(
       asking,
       files.map((operand) => ({ operand })),
@@ -31,19 +38,22 @@ export default defineVerb<EachResult<ImportedOne>>({
   },
   print(result, _given, page) {
     if (!("results" in result)) return formatImport(result, page);
-    const done = findImported(result);
+    const done = findImported(result).flatMap((one) => [one, ...(one.subagents ?? [])]);
     const of = (...outcomes: ImportedOne["outcome"][]): number =>
       done.filter(({ outcome }) => outcomes.includes(outcome)).length;
-    const known = of("known");
-    const damaged = done.filter(isCopiedDamaged).map(({ sessionPath }) => sessionPath);
-    const made = of("new", "conflict");
-    const them = made === 1 ? "it" : "them";
+    const [known, continued, made] = [of("known"), of("continued"), of("new", "conflict")];
+    const damaged = findImported(result)
+      .filter(isCopiedDamaged)
+      .map(({ sessionPath }) => sessionPath);
+    const them = continued > 0 ? `${made} of them` : made === 1 ? "it" : "them";
     return [
       ...formatFailures(result),
-      ...(made > 0 ? [`${count(made, "session is", "sessions are")} imported; undo takes ${them} back.`] : []),
+      ...(made > 0
+        ? [`${count(made + continued, "session is", "sessions are")} imported; undo takes ${them} back.`]
+        : []),
       ...(known > 0 ? [`${count(known, "session was", "sessions were")} here already.`] : []),
-      ...(of("continued") > 0
-        ? [`${count(of("continued"), "session has", "sessions have")} the rest now, which cannot be undone.`]
+      ...(continued > 0
+        ? [`${count(continued, "session", "sessions")} had the beginning here: the rest came, which cannot be undone.`]
         : []),
       ...(damaged.length > 0
         ? [`${count(damaged.length, "file has", "files have")} damage, which is copied unchanged:`]
@@ -64,17 +74,49 @@ function isCopiedDamaged({ outcome, damage }: ImportedOne): boolean {
   return outcome !== "known" && damage.length > 0;
 }
 
+/** Files in folders that are no sessions to import. */
+interface LeftOfFolders {
+  empty: number;
+  /** Trash folders, and how many sessions are in each. */
+  readonly trashes: { readonly path: string; readonly sessions: number }[];
+}
+
+/** Says what of the folders is left out. */
+function sayLeftOut({ say, page }: VerbContext, { empty, trashes }: LeftOfFolders): void {
+  if (empty > 0) say(`${count(empty, "empty file is", "empty files are")} left out.`);
+  for (const { path, sessions } of trashes)
+    say(
+      `${count(sessions, "deleted session is", "deleted sessions are")} left out. import ${shortenPath(path, page().home)} brings in what this trash has.`,
+    );
+}
+
 /** Returns the session files in a folder and below; undefined for anything else. */
-function listSessionFiles(asking: VerbContext, operand: string): string[] | undefined {
+function listSessionFiles(asking: VerbContext, operand: string, left: LeftOfFolders): string[] | undefined {
   const { disk, cwd } = asking;
   const path = toAbsolutePath(operand, cwd);
   if (/\.v2$/.test(path) || getInfo(disk, path)?.kind !== "folder") return undefined;
   return listFolder(disk, path)
     .sort((a, b) => (a.name < b.name ? -1 : 1))
     .flatMap(({ name, kind }) => {
-      if (kind === "folder") return listSessionFiles(asking, join(path, name)) ?? [];
-      return name.endsWith(".jsonl") ? [join(path, name)] : [];
+      const inner = join(path, name);
+      if (kind === "folder") {
+        const sessions = countTrashed(asking, inner);
+        if (sessions === undefined) return listSessionFiles(asking, inner, left) ?? [];
+        if (sessions > 0) left.trashes.push({ path: inner, sessions });
+        return [];
+      }
+      if (!name.endsWith(".jsonl") || isOperationFile(disk, inner)) return [];
+      if (!isEmptyFile(disk, inner)) return [inner];
+      left.empty++;
+      return [];
     });
+}
+
+/** Returns how many deleted sessions a trash folder of this program has; undefined for any other folder. */
+function countTrashed({ disk }: VerbContext, path: string): number | undefined {
+  const items = listFolder(disk, path).map(({ name }) => readItem(disk, join(path, name)));
+  if (items.every((item) => item === undefined)) return undefined;
+  return items.filter((item) => item?.record.files === undefined && item && exists(disk, item.file)).length;
 }
 
 /** Says which directories of the imported sessions are none here, and how they get others. */

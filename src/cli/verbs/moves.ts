@@ -1,9 +1,11 @@
 /** Verbs that move sessions which are not open. */
 
+import { dirname } from "node:path";
 import { filterByName, requireOneSession } from "../../core/search/named.ts";
 import { defineBulkVerb } from "../bulk.ts";
+import type { SessionParams } from "../sessions.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, shortenId, shortenPath } from "../terminal/text.ts";
+import { count, formatAge, shortenId, shortenPath } from "../terminal/text.ts";
 import { CommandFailed, defineVerb, type ResultOf, toSessionParams, type VerbContext } from "../verb.ts";
 
 function backLines({ sessionId, movedTo }: ResultOf<"restore_session">, { home }: OutputStyle): string[] {
@@ -60,10 +62,11 @@ export const restore = defineVerb({
 });
 
 /** Restores the session that an operand names, also by a part of its name. */
-async function restored({ ask }: VerbContext, operand: string): Promise<ResultOf<"restore_session">> {
+async function restored(asking: VerbContext, operand: string): Promise<ResultOf<"restore_session">> {
+  const { ask } = asking;
   const params = toSessionParams(operand);
   try {
-    return await ask("restore_session", params);
+    return await restoredCopy(asking, params);
   } catch (error) {
     const isUnknown = error instanceof CommandFailed && error.error.data?.name === "session_not_found";
     if (!isUnknown || "sessionPath" in params) throw error;
@@ -85,6 +88,23 @@ async function restored({ ask }: VerbContext, operand: string): Promise<ResultOf
     );
     const found = filterByName(deleted, operand, "both", "name");
     if (found.length === 0) throw error;
-    return ask("restore_session", { sessionId: requireOneSession(found, operand).id });
+    return restoredCopy(asking, { sessionId: requireOneSession(found, operand).id });
   }
+}
+
+/** Restores a session, and says which copy that is if the trash has several with its id. */
+async function restoredCopy(
+  { ask, say, page }: VerbContext,
+  params: SessionParams,
+): Promise<ResultOf<"restore_session">> {
+  const items = "sessionId" in params ? (await ask("list_trash", params)).items : [];
+  const result = await ask("restore_session", params);
+  const copies = items.filter(({ sessionId, itemPath }) => sessionId === result.sessionId && itemPath !== null);
+  const taken = copies.find(({ itemPath }) => itemPath === dirname(result.sessionPath));
+  if (taken === undefined || copies.length < 2) return result;
+  const age = formatAge(page().now - Date.parse(taken.deletedAt));
+  say(
+    `The trash had ${copies.length} copies of ${shortenId(result.sessionId)}; this is the one deleted last, ${age} ago. trash --json has the itemPath of each, which restore takes.`,
+  );
+  return result;
 }

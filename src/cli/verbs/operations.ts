@@ -31,6 +31,8 @@ const GAP = "  ";
 const IN = { value: "session", meaning: "choose among operations on this session" };
 /** Milliseconds after which undo asks first: the change may not be the one that the person thinks of. */
 const OLD = 600_000;
+/** Kinds of operations that brought a session, whose undo moves it to the trash. */
+const IN_TRASH: ReadonlySet<string> = new Set(["import", "fork", "restore"]);
 const REFUSES =
   "An id from operations, or 4 characters of it, names another one. Where something has changed since, it refuses and says what.";
 
@@ -103,7 +105,10 @@ export const undo = defineVerb({
       }
   },
   *print(result, _given, page) {
-    yield* lines(result, page, ["redo brings it back.", "redo brings them back."]);
+    const [it, them] = IN_TRASH.has(result.kind)
+      ? ["It is in the trash now; ", "They are in the trash now; "]
+      : ["", ""];
+    yield* lines(result, page, [`${it}redo brings it back.`, `${them}redo brings them back.`]);
     const age = formatAge(page.now - Date.parse(result.at));
     if (age !== "now") yield `The change was made ${age} ago.`;
   },

@@ -1,10 +1,13 @@
+import { dirname } from "node:path";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   count,
+  cutFront,
   cutTo,
   escapeLine,
   formatAge,
   formatSize,
+  getWidth,
   group,
   pad,
   shortenPath,
@@ -22,6 +25,7 @@ const SIZE = 8;
 /** Characters of an id that are shown at least. */
 const ID = 8;
 const GAP = "  ";
+const UNNAMED = "(nothing said)  ";
 /** Least columns of a page with columns for messages and sizes. */
 const WIDE = 60;
 
@@ -74,16 +78,25 @@ function row(
     fileCount === undefined
       ? (name ?? firstMessage)
       : `${count(fileCount, "leftover", "leftovers")}, which undo brings back`;
-  return cutTo(
+  const columns = (said: string): string =>
     cells(page, [
       formatAge(page.now - Date.parse(deletedAt)),
       messageCount === null ? "" : group(messageCount),
       formatSize(sizeBytes),
       show`${(sessionId ?? "").slice(0, id)}`.padEnd(id),
-      `${restored ? "restored since: " : ""}${title === null ? shortenPath(sessionPath, page.home) : escapeLine(title)}`,
-    ]),
-    page.width,
-  );
+      said,
+    ]);
+  const said =
+    title === null
+      ? describeUnnamed(sessionPath, messageCount, page.width - getWidth(columns("")), page)
+      : escapeLine(title);
+  return cutTo(columns(`${restored ? "restored since: " : ""}${said}`), page.width);
+}
+
+/** Returns the words of a list for a session without a name and a message, and the end of its folder's name. */
+function describeUnnamed(path: string, messageCount: number | null, columns: number, { home }: OutputStyle): string {
+  if (messageCount === null) return shortenPath(path, home);
+  return `${UNNAMED}${cutFront(shortenPath(dirname(path), home), columns - UNNAMED.length)}`;
 }
 
 function cells({ width }: OutputStyle, [age, messages, size, id, title]: readonly string[]): string {

@@ -97,7 +97,8 @@ function* allLines(
     if (failure === null) yield show`  Repair it: repair ${archived ? sessionPath : (sessionId ?? "")}`;
     yield "";
   }
-  yield* formatUnreadFiles(notRead, page);
+  // The rows above end with an empty line.
+  for (const line of formatUnreadFiles(notRead, page)) if (line !== "") yield line;
   if (notRead.length > 0) yield "";
   const what = count(total, "session", "sessions");
   const verdict = damaged.length === 0 ? "all sound" : `${damaged.length} damaged`;

@@ -134,9 +134,25 @@ export async function surveySessions(
   };
   for (const folder of listAllFolders(deps.paths, deps.disk)) requireListed(deps.disk, folder, found);
   await visitAll(deps, true, async (file, archived) => lookAt(deps, file, archived, found), progress);
+  addTooHigh(deps, found);
   const { paths, ...survey } = found;
   const sameIds = Array.from(paths, ([sessionId, sessionPaths]) => ({ sessionId, sessionPaths }));
   return { ...survey, sameIds: sameIds.filter(({ sessionPaths }) => sessionPaths.length > 1) };
+}
+
+/** Adds the session files beside the folders of the directories, where no list looks. */
+function addTooHigh({ disk, paths: { flat, root } }: SessionsDeps, { hidden }: Survey): void {
+  if (flat !== undefined || root === undefined) return;
+  for (const { name, kind } of listFolderIfAllowed(disk, root)) {
+    const sessionPath = join(root, name);
+    const header = kind === "file" && isSessionName(name) ? readHeader(disk, sessionPath) : undefined;
+    if (header === undefined) continue;
+    const cwd = typeof header.cwd === "string" ? header.cwd : undefined;
+    const text = "it is beside the folders of the directories, where no list looks";
+    // Its id finds nothing.
+    const known: KnownSession = { sessionPath, sessionId: null, name: null, archived: false };
+    hidden.push({ ...known, reason: "other_folder", text, cwd, agents: AGENTS });
+  }
 }
 
 /** Adds a folder that the disk refuses to list, so that its sessions do not count as missing. */

@@ -240,7 +240,8 @@ async function relate(
     try {
       const relation = await withSource(disk, path, compare);
       // A backup is an older state of the session.
-      if (relation === "has all" || (relation === "has its beginning" && path === file)) return relation;
+      if (relation === "has all") return relation;
+      if (relation === "has its beginning" && path === file) return hasNoMore(deps, log, file) ? "has all" : relation;
     } catch (error) {
       // With a damaged header, the offset of its entries is unknown.
       if (!(error instanceof Failure) || error.name !== "corrupt") throw error;
@@ -250,6 +251,11 @@ async function relate(
     if (hasAllEntries(there, log)) return "has all";
     return hasAllEntries(log, there) ? "has some" : "other";
   });
+}
+
+/** Returns whether the source has only damage behind the entries of a session that it begins with. */
+function hasNoMore(deps: LifecycleDeps, log: Log, file: string): boolean {
+  return useAndClose(deps.open(file), (there) => there.nodes.count >= log.nodes.count && hasAllEntries(there, log));
 }
 
 /** Returns whether a log has every entry of another one, with the same bytes. */

@@ -3,7 +3,7 @@
  * Each line begins with a line feed of its own, so that a torn one damages none after it.
  */
 
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { splitLines, toBytes, tryParse } from "../../core/json/json.ts";
@@ -13,6 +13,7 @@ import { getKnownPath } from "../fs/confined-disk.ts";
 import { closeQuietly, type Disk, removeQuietly } from "../fs/disk.ts";
 import { guardErrno, isNameTaken, readAt, useFile } from "../fs/files.ts";
 import { listNames } from "../fs/folders.ts";
+import { readHeader } from "../fs/header.ts";
 import { drawBytes } from "../fs/random.ts";
 import { isLock, type Locks } from "../locks/locks.ts";
 import { UnrecordedMarks } from "./unrecorded-marks.ts";
@@ -38,6 +39,11 @@ interface OperationLogOptions {
   readonly maxBytes?: number;
   /** Called with the sentence of a change that is done, and whose record the disk refuses. */
   readonly onUnrecorded?: (text: string) => void;
+}
+
+/** Returns whether a file is one of a record of operations, of any state folder. */
+export function isOperationFile(disk: Disk, path: string): boolean {
+  return NAME.test(basename(path)) && basename(dirname(path)) === "operations" && readHeader(disk, path) === undefined;
 }
 
 export function makeOperationLog(options: OperationLogOptions): OperationLog {

@@ -205,7 +205,7 @@ export async function restoreSession(
   if (!found)
     throw new Failure(
       "session_not_found",
-      "The server's own trash has no such session. What the trash command took can be restored from the desktop's trash.",
+      "The server's own trash has no such session. Restore what the trash command took from the desktop's trash. What was deleted for good is only in a backup, of which import_session takes a file.",
       { ...where },
     );
   requireOwn(deps, found);

@@ -1,7 +1,8 @@
 /** doctor, prune and verify --all as a person meets them: questions, what goes and what stays, exit statuses. */
 
-import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { execFileSync } from "node:child_process";
+import { chmodSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { contentsOf, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
@@ -180,11 +181,46 @@ test("the trash is shown, and emptied of what is old when that is confirmed", as
   expect(contentsOf(trash)).toEqual({});
 });
 
-test("an empty file is named by its path, with the way to remove it", async () => {
+test("of empty files, doctor has the whole command that deletes them", async () => {
+  const place = temporaryPlace();
+  const files = [1, 2].map((n) => putSession(place, n, { cwd: join(place.home, "it's here") }));
+  for (const file of files) writeFileSync(file, "");
+  const { stdout } = await runHere(place, ["doctor"], { terminal: { columns: 40 } });
+  const [, command = ""] = /moves\s+them\s+to\s+the\s+trash:.*\n +(delete (?:.*\\\n)+.*)\n/.exec(stdout) ?? [];
+  const words = execFileSync("sh", ["-c", `printf '%s\\n' ${command}`], { env: { HOME: place.home } });
+  expect(words.toString().trimEnd().split("\n")).toEqual(["delete", ...files]);
+  await playVerbs(place)(`
+    $ verify --all
+    {...} is not a session file: {...}
+    {...} is not a session file: {...}
+
+    0 sessions, all sound.`);
+});
+
+test("a session file that is beside the folders of the directories is named, and relocate takes it", async () => {
+  const place = temporaryPlace();
+  mkdirSync(place.cwd, { recursive: true });
+  const [file, other] = [1, 2].map((n) => putSession(place, n, { cwd: place.cwd }));
+  const high = join(rootOf(place), basename(file));
+  renameSync(file, high);
+  await playVerbs(place, { file, other, high: high.replace(place.home, "~"), whole: high })(`
+    $ doctor
+    {....}
+    1 session that Pi and pi_agent_rust cannot show: they are not in the folder of their directory (relocate <id or path> <dir> moves one there).
+      {high}  {...}
+    {....}
+    $ relocate {whole} {cwd} ::
+    & {file} {other}
+    $ doctor
+    - not in the folder`);
+});
+
+test("of a file that is no session, doctor says that it may go elsewhere", async () => {
   const place = temporaryPlace();
   const file = putSession(place, 1, { cwd: place.cwd });
-  writeFileSync(file, "");
-  const stdout = expectTame((await runHere(place, ["doctor"], { terminal: { columns: 40 } })).stdout, 40);
-  expect(stdout).toContain(`\n  ${file.replace(place.home, "~")}\n`);
-  expect(stdout.replace(/\s+/g, " ")).toContain("delete <path> moves one to the trash");
+  writeFileSync(file, "hello world\n");
+  await playVerbs(place)(`
+    $ doctor
+    + Nothing repairs it: restore it from a backup, or move it elsewhere if it is no session\\.
+    = 3`);
 });

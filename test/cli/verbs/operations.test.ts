@@ -1,6 +1,15 @@
 /** The verbs for what happened, as a person uses them: operations, undo, redo, trash, and archiving by age. */
 
-import { appendFileSync, chmodSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
+import {
+  appendFileSync,
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+} from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { makeOutputStyle } from "../../../src/cli/terminal/page.ts";
@@ -107,6 +116,47 @@ test("the trash is listed with sizes and ages, by either verb, and a short id ge
     $ trash
     + {two}
     + {three}`);
+});
+
+test("restore says which copy it took if the trash has several, and undo of an import says where the session is", async () => {
+  const { place, file } = await used();
+  const again = putSession(place, 2);
+  const later = { now: NOW + 3_600_000 };
+  await say(place)("$ delete {two} --yes ::");
+  await say(
+    place,
+    later,
+  )(`
+    $ restore {two}
+    {....}
+    !0 The trash had 2 copies of 01991f6e{...}; this is the one deleted last, 1h ago. {...}`);
+  const out = put(join(place.cwd, "out.jsonl"), readFileSync(again, "utf8").replaceAll(TWO, THREE));
+  await say(place)(`
+    $ import ${out}
+    {....}
+    !0 {...}
+    $ undo
+    Took back: Imported "say a0000000".
+      {short}  ~{...}.jsonl
+    It is in the trash now; redo brings it back.
+    $ restore {three}
+    {....}`);
+  expect(existsSync(file)).toBe(false);
+});
+
+test("a deleted session in which nothing was said is listed so, with its folder", async () => {
+  const { place } = await used();
+  await say(place)(`
+    $ delete ${putSession(place, 3, { lines: [] })} --yes ::
+    $ @120 trash
+    + \\(nothing said\\) {2}…?[^ ]*--home-me-project--`);
+});
+
+test("restore of a session that was deleted for good says that only a backup has it", async () => {
+  const { place } = await used();
+  await say(place)(`
+    $ delete ${putSession(place, 3)} --yes --permanent ::
+    $ restore {three} !! What was deleted for good is only in a backup, of which import takes a file.`);
 });
 
 test("delete asks with the way back that there will be", async () => {
