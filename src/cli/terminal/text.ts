@@ -1,6 +1,7 @@
 /** Text for terminals: made inert, measured in columns, cut to fit. */
 
 import { makeWordsPattern } from "../../core/search/query.ts";
+import { formatMoney } from "../../page/amounts.ts";
 import type { Colour, OutputStyle } from "./page.ts";
 
 export { formatCount as count, formatMoney, formatSize, formatSpan, group } from "../../page/amounts.ts";
@@ -51,6 +52,11 @@ export function escapeLines(text: unknown): string[] {
 function untabbed(line: string): string {
   const [first, ...rest] = line.split("\t");
   return rest.reduce((text, part) => `${text}${" ".repeat(8 - (getWidth(text) % 8))}${part}`, first);
+}
+
+/** Returns what tokens cost: "unknown" where all of them count as 0, as for models whose price Pi does not know. */
+export function formatCost(tokens: number, cost: number, digits: number): string {
+  return cost === 0 && tokens > 0 ? "unknown" : formatMoney(cost, digits);
 }
 
 /** Returns milliseconds as the largest unit that fits, in four columns at most. */

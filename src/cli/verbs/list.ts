@@ -180,7 +180,7 @@ interface Amount {
 
 const AMOUNTS: Readonly<Record<string, Amount>> = {
   size: { head: "SIZE", of: ({ sizeBytes }) => formatSize(sizeBytes) },
-  cost: { head: "COST", of: ({ cost }) => (cost === undefined ? "" : formatMoney(cost, 2)) },
+  cost: { head: "COST", of: ({ cost }) => (cost === undefined ? "unknown" : formatMoney(cost, 2)) },
 };
 
 /** Characters of an id that are shown at least. */

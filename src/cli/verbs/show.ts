@@ -1,4 +1,4 @@
-import { formatCost } from "../comparison-view.ts";
+import { formatSpent } from "../comparison-view.ts";
 import { BEFORE_ALL, formatEntry, formatMessage } from "../conversation.ts";
 import { runWithEntry } from "../entries.ts";
 import { parsePositive, UsageError } from "../options.ts";
@@ -110,7 +110,7 @@ function formatHead({ state, spent, last }: SessionHead, { home, paint }: Output
   const facts = [
     count(entryCount, "entry", "entries"),
     ...(model ? [show`${model.provider}/${model.id}`] : []),
-    ...(spent.tokens.total === 0 && spent.cost === 0 ? [] : [formatCost(spent)]),
+    ...(spent.tokens.total === 0 && spent.cost === 0 ? [] : [formatSpent(spent)]),
   ];
   return [
     paint("yellow", `${show`session ${sessionId}`}${sessionName === null ? "" : `, ${escapeLine(sessionName)}`}`),
