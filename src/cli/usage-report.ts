@@ -1,7 +1,7 @@
 /** The usage of sessions, for people: a table or a chart that fits the page, and for spreadsheets. */
 
 import { formatCsv } from "./csv.ts";
-import type { OutputStyle } from "./terminal/page.ts";
+import { type OutputStyle, USUAL_WIDTH } from "./terminal/page.ts";
 import {
   count,
   cutFront,
@@ -270,7 +270,8 @@ export function* drawChart(result: ReportedUsage, by: readonly GroupName[], page
     const valueWidth = rows.reduce((width, row) => Math.max(width, textOf(row).length), 0);
     const widest = texts.reduce((width, text) => Math.max(width, getWidth(text)), 0);
     const labelWidth = Math.min(widest, Math.max(10, Math.floor(page.width * 0.4)));
-    const space = Math.max(1, page.width - labelWidth - valueWidth - 2 * GAP.length);
+    const rest = (Number.isFinite(page.width) ? page.width : USUAL_WIDTH) - labelWidth - valueWidth - 2 * GAP.length;
+    const space = Math.max(1, rest);
     yield page.paint("dim", cutTo(`${isMoney ? "COST" : "TOKENS"} BY ${by.join(", ").toUpperCase()}`, page.width));
     for (const [i, row] of rows.entries()) {
       const value = amountIn(row);

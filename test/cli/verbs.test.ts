@@ -144,8 +144,8 @@ describe("list", () => {
     stored(place, "01991f6e-4444-7c3e-b0a4-0242ac120005", [], { cwd: place.cwd });
     await say(place)(`
       $ list --query rainbow
-       AGE  MSGS  NAME OR FIRST MESSAGE                   DIRECTORY         ID
-        1d     6  Name a colour of the rainbow.           /home/me/project  01991f6e-1
+       AGE  MSGS  NAME OR FIRST MESSAGE          DIRECTORY         ID
+        1d     6  Name a colour of the rainbow.  /home/me/project  01991f6e-1
       $ list
       + 01991f6e-1$
       + 01991f6e-2$
@@ -346,15 +346,18 @@ describe("show and tree", () => {
         b  assistant: Blue. [first answer]
         c  ├─ user: Another?
         d  │  assistant: Let me look. [read: colours.txt]
-        e  │  result read: colour 0 colour 1 colour 2 colour 3 colour 4 colour 5 colo…
+        e  │  result read: colour 0 colour 1 colour 2 colour 3 colour 4 colour 5 {...}…
       * g  user: Not that one.
       $ @80 NO_COLOR=1 tree {id} :: ^  a  01-24 16:22  user: Name a colour of the rainbow\\.$
       $ @79 NO_COLOR=1 tree {id} :: ^  a  user: Name a colour of the rainbow\\.$
       $ tree {id} --all :: label: first answer$
       $ tree {id} --labels
-      * b  assistant: Blue. [first answer]
+        b  assistant: Blue. [first answer]
+      The leaf g, user, is not drawn.
       $ tree {id} --filter user
       + user: Another\\?
+      + ^\\* g
+      - is not drawn
       - Let me look
       $ tree {id} --filter people !2
       $ tree {id} --plain

@@ -153,9 +153,13 @@ export function cutFront(text: string, width: number): string {
 }
 
 export function pad(text: string, width: number, align: "left" | "right" = "left"): string {
-  const fitting = cutTo(text, width);
-  const space = " ".repeat(Math.max(0, width - getWidth(fitting)));
-  return align === "left" ? `${fitting}${space}` : `${space}${fitting}`;
+  return fill(cutTo(text, width), width, align);
+}
+
+/** Does the same without cutting. */
+export function fill(text: string, width: number, align: "left" | "right" = "left"): string {
+  const space = " ".repeat(Math.max(0, width - getWidth(text)));
+  return align === "left" ? `${text}${space}` : `${space}${text}`;
 }
 
 /**
