@@ -5,6 +5,7 @@ import { type OutputStyle, USUAL_WIDTH } from "./terminal/page.ts";
 import {
   count,
   cutFront,
+  cutMiddle,
   cutTo,
   escapeLine,
   formatCost,
@@ -58,7 +59,7 @@ const LABELS: Readonly<Record<GroupName, readonly RowLabel[]>> = {
     { head: "SESSION", least: 8, of: (row) => titleOf(row) },
     { head: "ID", least: 8, of: ({ shortId }) => show`${shortId ?? ""}` },
   ],
-  model: [{ head: "MODEL", least: 8, of: (row) => modelOf(row) }],
+  model: [{ head: "MODEL", least: 8, of: (row) => modelOf(row), cut: cutMiddle }],
 };
 
 function titleOf({ name, firstMessage }: RowSubject): string {

@@ -280,7 +280,7 @@ describe("show and tree", () => {
     await say(place)(`
       $ show {id}
       session {id}
-      /home/me/project, last entry 2026-01-24 16:22
+      /home/me/project, last message 2026-01-24 16:22
       7 entries, anthropic/sonnet
 
       user
@@ -573,6 +573,35 @@ describe("changes", () => {
 });
 
 describe("verify and repair", () => {
+  test("repair takes several sessions, finds all before it changes one, and names each", async () => {
+    const place = temporaryPlace();
+    const [bad, sound] = [1, 2].map(sessionId);
+    putSession(place, 1, { lines: [...chain(3), "no entry"] });
+    putSession(place, 2);
+    await say(place)(`
+      $ repair ${bad} nothing-of-this !! No session has the id nothing-of-this
+      $ repair ${bad} ${sound} --dry-run
+      ${bad}
+        This would be repaired:
+      {....}
+      ${sound}
+        There is nothing to repair.
+        3 entries.
+      = 3
+      $ repair ${bad} ${sound}
+      ${bad}
+        This was repaired:
+      {....}
+      ${sound}
+        There is nothing to repair.
+        3 entries.
+      $ verify ${bad}
+      The session is sound.
+      $ undo ::
+      $ verify ${bad} :: bad_line
+      = 3`);
+  });
+
   test("say that a session is sound, by path and by id, and change nothing", SYSTEM, async () => {
     const place = temporaryPlace();
     const file = sessionFile(place, chain(3), "s.jsonl", headerText({ id: "sound" }));
@@ -618,6 +647,8 @@ describe("verify and repair", () => {
     expect(linesIn(file)).toHaveLength(5);
     const repaired = imprint(file);
     await say(place)(`
+      $ show '' !! The name of the session is empty.
+      $ import - !2 import reads files, not stdin.
       $ repair damaged.jsonl --json
       {"repaired":[],"backupPath":null,"answered":[],"entryCount":4}
       $ verify damaged.jsonl

@@ -152,6 +152,13 @@ export function cutFront(text: string, width: number): string {
   return `…${parts.slice(from).join("")}`;
 }
 
+/** Returns the beginning and the end of an inert text that fits: of names of models, the end is what differs. */
+export function cutMiddle(text: string, width: number): string {
+  if (getWidth(text) <= width) return text;
+  const end = cutFront(text, (width + 1) >> 1).slice(1);
+  return width < 1 ? "" : `${cutTo(text, width - getWidth(end))}${end}`;
+}
+
 export function pad(text: string, width: number, align: "left" | "right" = "left"): string {
   return fill(cutTo(text, width), width, align);
 }

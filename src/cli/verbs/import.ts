@@ -19,6 +19,10 @@ export default defineVerb<EachResult<ImportedOne>>({
   onInterrupt: "Nothing is imported by half; the same command begins again.",
   more: "A file is a session, or an export of opencode or Goose; another agent's session can be named by its id. A folder stands for all .jsonl files in it and below. It overwrites nothing, recognises what it imported before, and one undo takes all of it back.",
   async run(asking, { operands, flags }) {
+    if (operands.includes("-"))
+      throw new UsageError(
+        "import reads files, not stdin. export <session> notes.jsonl writes one, which import takes.",
+      );
     const files = operands.flatMap((operand) => listSessionFiles(asking, operand) ?? [operand]);
     if (files.length === 0) throw new UsageError(`No file in ${operands.join(" or ")} ends with .jsonl.`);
     const result = await doEach<{ readonly operand: string }, ImportedOne>(

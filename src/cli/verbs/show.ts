@@ -18,7 +18,7 @@ type ShownPage = (
 interface SessionHead {
   readonly state: ResultOf<"get_state">;
   readonly spent: ResultOf<"get_session_stats">;
-  /** When the last entry was made; undefined without one. */
+  /** When a user or the model said something last; undefined if nothing is known of it. */
   readonly last: string | undefined;
 }
 
@@ -97,10 +97,13 @@ export default defineVerb({
   },
 });
 
+/** Entries that are looked at for the last message; names, labels and results of tools may come after it. */
+const LOOKED_AT = 50;
+
 async function findHead({ ask }: VerbContext, state: SessionHead["state"]): Promise<SessionHead> {
   const spent = await ask("get_session_stats");
-  const { entries } = await ask("preview_session", { before: 0, after: 0, characters: 1 });
-  return { state, spent, last: entries.at(-1)?.timestamp };
+  const { entries } = await ask("preview_session", { before: LOOKED_AT, after: 0, characters: 1 });
+  return { state, spent, last: entries.findLast(({ role }) => role === "user" || role === "assistant")?.timestamp };
 }
 
 /** Returns the lines above a conversation: which session it is, where and when it was had, its size and cost. */
@@ -114,7 +117,7 @@ function formatHead({ state, spent, last }: SessionHead, { home, paint }: Output
   ];
   return [
     paint("yellow", `${show`session ${sessionId}`}${sessionName === null ? "" : `, ${escapeLine(sessionName)}`}`),
-    `${shortenPath(cwd, home)}${time === "" ? "" : `, last entry ${time}`}`,
+    `${shortenPath(cwd, home)}${time === "" ? "" : `, last message ${time}`}`,
     facts.join(", "),
   ];
 }
