@@ -90,7 +90,7 @@ const SHOWN_LINES = [commandLine, textOf("docs/find-sessions.md")].flatMap((text
 
 test.each(SHOWN_LINES)("the shown lines of %s are those that it prints", async (command, lines) => {
   const words = command.split(" ").map((word) => (word.startsWith("examples/") ? pathOf(word) : word));
-  const { stdout, status } = await runHere(temporaryPlace(), words);
+  const { stdout, status } = await runHere(temporaryPlace(), words, { variables: { COLUMNS: "80" } });
   expect(status).toBe(0);
   expect(stdout).toContain(lines);
 });

@@ -3,12 +3,14 @@
 import type { Candidate } from "../core/ports/stores.ts";
 import { findBeginningAmong } from "../core/search/listing.ts";
 import { describeShared } from "../core/search/named.ts";
-import type { OutputStyle } from "./terminal/page.ts";
+import { type OutputStyle, USUAL_WIDTH } from "./terminal/page.ts";
 import { cutTo, escapeLine, formatAge, getWidth, group, pad, shortenPath, show } from "./terminal/text.ts";
 
 /** Returns a line for each candidate, with the shortest distinct beginning of its id, or with its path. */
 export function formatCandidates(candidates: readonly Candidate[], matches: number, page: OutputStyle): string[] {
   const ids = candidates.map(({ sessionId }) => show`${sessionId}`);
+  // The lines belong to a sentence for a person.
+  const width = Number.isFinite(page.width) ? page.width : USUAL_WIDTH;
   const isById = new Set(ids).size === ids.length;
   const sorted = ids.toSorted();
   const length = Math.max(...ids.map((id) => findBeginningAmong(id, sorted).length));
@@ -19,7 +21,7 @@ export function formatCandidates(candidates: readonly Candidate[], matches: numb
     const where = cwd === null || !isById ? "" : `  ${shortenPath(cwd, page.home)}`;
     const head = `  ${which}  ${pad(age, 4, "right")}  `;
     // The person needs the id: it is never cut.
-    return `${head}${cutTo(`${title}${where}`, Math.max(10, page.width - getWidth(head)))}`;
+    return `${head}${cutTo(`${title}${where}`, Math.max(10, width - getWidth(head)))}`;
   });
   const left = matches - lines.length;
   return left > 0 ? [...lines, `  and ${group(left)} more`] : lines;

@@ -7,7 +7,7 @@ import {
   cutFront,
   cutTo,
   escapeLine,
-  formatMoney,
+  formatCost,
   formatSpan,
   getWidth,
   group,
@@ -107,7 +107,7 @@ function factLines(branch: ComparedBranch, width: number): ColumnLine[] {
     `${count(entryCount, "entry", "entries")} in ${formatSpan(branch.durationMs)}`,
     `${group(userMessages)} from the user, ${group(assistantMessages)} from the assistant`,
     `${count(toolCalls, "tool call", "tool calls")}${failed}`,
-    `${count(tokens.total, "token", "tokens")}, ${formatCost(branch)}`,
+    `${count(tokens.total, "token", "tokens")}, ${formatSpent(branch)}`,
     ...listed("models", models),
     ...listed("tools", branch.tools.map(toolText)),
   ];
@@ -118,9 +118,10 @@ function factLines(branch: ComparedBranch, width: number): ColumnLine[] {
   ];
 }
 
-/** Returns what messages cost. Pi writes 0 for models whose price it does not know. */
-export function formatCost({ tokens, cost }: Pick<ComparedBranch, "tokens" | "cost">): string {
-  return cost === 0 && tokens.total > 0 ? "cost unknown" : formatMoney(cost, cost < 1 ? 4 : 2);
+/** Returns what messages cost, as a part of a line. */
+export function formatSpent({ tokens, cost }: Pick<ComparedBranch, "tokens" | "cost">): string {
+  const text = formatCost(tokens.total, cost, cost < 1 ? 4 : 2);
+  return text === "unknown" ? "cost unknown" : text;
 }
 
 /** Returns names as one text; of many, only the first. */

@@ -2,8 +2,8 @@
 
 import { getContentText, getToolCalls } from "../core/format/message.ts";
 import { toJsonText } from "../core/json/json.ts";
-import type { Colour, OutputStyle } from "./terminal/page.ts";
-import { count, cutTo, escapeLine, escapeLines, formatClock, pad, show, wrapOn } from "./terminal/text.ts";
+import { type Colour, type OutputStyle, USUAL_WIDTH } from "./terminal/page.ts";
+import { count, cutTo, escapeLine, escapeLines, fill, formatClock, pad, show, wrapOn } from "./terminal/text.ts";
 import type { AnyResult } from "./verb.ts";
 
 /** Lines of a tool's output that are shown unless the whole is wanted. */
@@ -129,5 +129,8 @@ function heading(
   const right = [entryId === undefined ? "" : show`${entryId}`, time].filter(Boolean).join("  ");
   const left = `${escapeLine(name)}${detail === "" ? "" : ` ${escapeLine(detail)}`}`;
   if (right === "") return paint(colour, cutTo(left, width));
-  return `${paint(colour, pad(left, Math.max(0, width - right.length - 2)))}  ${paint("dim", right)}`;
+  const begun = Number.isFinite(width)
+    ? pad(left, Math.max(0, width - right.length - 2))
+    : fill(left, USUAL_WIDTH - right.length - 2);
+  return `${paint(colour, begun)}  ${paint("dim", right)}`;
 }

@@ -22,7 +22,8 @@ export const AGE = 4;
 /** Columns of a title next to an id, at least. */
 const LEAST_TITLE = 4;
 /** Columns of a directory at least. */
-const CWD = 9;
+export const CWD = 9;
+export const TITLE_HEAD = "NAME OR FIRST MESSAGE";
 
 /**
  * Returns the widths that fit a page, of those that are wanted. On a narrow page, all but the title and the id are left out
@@ -61,7 +62,7 @@ export function formatSessionLine(
 }
 
 export function formatListHead(widths: SessionColumns, age: string, amount: string, width: number): string {
-  const title = pad("NAME OR FIRST MESSAGE", widths.title);
+  const title = pad(TITLE_HEAD, widths.title);
   const heads = { age, count: "MSGS", amount, title, cwd: "DIRECTORY", id: "ID" };
   return cutTo(formatSessionLine(widths, heads, (_colour, text) => text).trimEnd(), width);
 }

@@ -4,6 +4,7 @@ import { basename, resolve } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { findAgentSessions } from "../core/foreign/named.ts";
 import type { Listed } from "../core/ports/catalog.ts";
+import type { Candidate } from "../core/ports/stores.ts";
 import {
   findOurSessions,
   isIdBeginning,
@@ -16,6 +17,7 @@ import {
   requireOneSession,
 } from "../core/search/named.ts";
 import { exists } from "../storage/fs/disk.ts";
+import type { AmbiguousSession } from "./candidates.ts";
 import { quoteTitle, shortenId } from "./terminal/text.ts";
 import { CommandFailed, type VerbContext } from "./verb-context.ts";
 
@@ -53,12 +55,20 @@ export async function openNamedSession(asking: VerbContext, operand: string, by:
     if (isShort) throw unknownSession(operand);
     return await asking.ask("switch_session", toSessionParams(operand));
   } catch (error) {
+    const copies = getCopies(error);
+    if (copies !== undefined && by === "message") return openLatestCopy(asking, copies);
     // A fleet that is away may know an id; names are found here.
     if (!isUnknown(error) && !isOfFleet(error)) throw error;
     const own = await ours(asking, operand, "listed", by);
     const found = own.length > 0 ? own : await theirs(asking, operand, by);
     if (found.length === 0) throw isUnknown(error) && !isPath(operand) ? await unknownTo(asking, operand, by) : error;
-    return asking.ask("switch_session", { sessionPath: chosenOf(asking, found, operand).path });
+    const chosen = chosenOf(asking, found, operand);
+    const { candidates, matches } = listCandidates(found, operand);
+    if (found.every(({ path }) => path === chosen.path))
+      return asking.ask("switch_session", { sessionPath: chosen.path });
+    if (by === "message") return openLatestCopy(asking, candidates);
+    const sentence = `${matches} sessions have the id ${chosen.id}. Name the one you mean by its path.`;
+    throw new Failure("ambiguous_id", sentence, { sessionId: operand, matches, candidates });
   }
 }
 
@@ -103,6 +113,24 @@ function chosenOf({ say }: VerbContext, found: readonly Listed[], operand: strin
   return listed;
 }
 
+/** Returns the files of a failure about files with one id; undefined for any other failure. */
+function getCopies(error: unknown): readonly Candidate[] | undefined {
+  if (!(error instanceof CommandFailed) || error.error.data?.name !== "ambiguous_id") return undefined;
+  const { candidates = [], matches } = error.error.data as AmbiguousSession;
+  const isOne =
+    candidates.length === matches && candidates.every(({ sessionId: id }) => id === candidates[0].sessionId);
+  return isOne ? candidates : undefined;
+}
+
+/** Opens the one of several files with one id that has the latest message; of equal ones, the one that is named by the id. */
+function openLatestCopy({ ask, say }: VerbContext, copies: readonly Candidate[]) {
+  const keyOf = ({ sessionId, sessionPath, modified }: Candidate): string =>
+    `${modified ?? ""} ${basename(sessionPath).includes(sessionId) ? 1 : 0}`;
+  const [{ sessionId, sessionPath }] = copies.toSorted((a, b) => (keyOf(a) < keyOf(b) ? 1 : -1));
+  say(`${copies.length} files have the id ${sessionId}; this is the one with the latest message, ${sessionPath}.`);
+  return ask("switch_session", { sessionPath });
+}
+
 function isUnknown(error: unknown): boolean {
   if (error instanceof Failure) return error.name === "session_not_found";
   return isNoId(error) || (error instanceof CommandFailed && error.error.data?.name === "session_not_found");
@@ -118,6 +146,12 @@ function isNoId(error: unknown): boolean {
 }
 
 function unknownSession(operand: string): Failure {
+  if (operand.trim() === "")
+    return new Failure(
+      "session_not_found",
+      "The name of the session is empty. list_sessions shows those that exist.",
+      {},
+    );
   const sentence = `No session has the id ${operand}, or that in its name. ${
     operand.length < LEAST_OF_ID ? `Give at least ${LEAST_OF_ID} characters of an id. ` : ""
   }list_sessions shows those that exist. search_sessions finds words in them.`;

@@ -1,12 +1,14 @@
 /** The usage of sessions, for people: a table or a chart that fits the page, and for spreadsheets. */
 
 import { formatCsv } from "./csv.ts";
-import type { OutputStyle } from "./terminal/page.ts";
+import { type OutputStyle, USUAL_WIDTH } from "./terminal/page.ts";
 import {
   count,
   cutFront,
+  cutMiddle,
   cutTo,
   escapeLine,
+  formatCost,
   formatMoney,
   getWidth,
   group,
@@ -57,7 +59,7 @@ const LABELS: Readonly<Record<GroupName, readonly RowLabel[]>> = {
     { head: "SESSION", least: 8, of: (row) => titleOf(row) },
     { head: "ID", least: 8, of: ({ shortId }) => show`${shortId ?? ""}` },
   ],
-  model: [{ head: "MODEL", least: 8, of: (row) => modelOf(row) }],
+  model: [{ head: "MODEL", least: 8, of: (row) => modelOf(row), cut: cutMiddle }],
 };
 
 function titleOf({ name, firstMessage }: RowSubject): string {
@@ -98,10 +100,14 @@ function numberColumns({ totals }: ReportedUsage): NumberColumn[] {
     ...cached("cacheRead", "CACHE READ"),
     ...cached("cacheWrite", "CACHE WRITE"),
     { head: "TOKENS", of: tokens("total"), rank: 1 },
-    { head: "COST", of: ({ cost }) => formatMoney(cost, digits), rank: 0 },
+    { head: "COST", of: ({ tokens, cost }) => formatCost(tokens.total, cost, digits), rank: 0 },
   ];
   if (totals.inherited.tokens.total > 0 || totals.inherited.cost > 0)
-    all.push({ head: "TAKEN OVER", of: ({ inherited }) => formatMoney(inherited.cost, digits), rank: 5 });
+    all.push({
+      head: "TAKEN OVER",
+      of: ({ inherited: { tokens, cost } }) => formatCost(tokens.total, cost, digits),
+      rank: 5,
+    });
   return all;
 }
 
@@ -144,7 +150,8 @@ export function* tabulate(result: ReportedUsage, by: readonly GroupName[], page:
 function labelsFor({ totals }: ReportedUsage, by: readonly GroupName[], pageWidth: number): readonly RowLabel[] {
   const labels = labelsOf(by);
   const least = labels.reduce((sum, { least }) => sum + least + GAP.length, 0);
-  if (least + formatMoney(totals.cost, digitsFor(totals.cost)).length <= pageWidth) return labels;
+  const cost = formatCost(totals.tokens.total, totals.cost, digitsFor(totals.cost));
+  if (least + cost.length <= pageWidth) return labels;
   const joined = (texts: readonly string[]): string => texts.join(GAP);
   const head = joined(labels.map(({ head }) => head));
   return [{ head, least: 1, of: (row, page) => joined(labels.map(({ of }) => of(row, page))) }];
@@ -255,25 +262,27 @@ export function* drawChart(result: ReportedUsage, by: readonly GroupName[], page
   const digits = digitsFor(totals.cost);
   const rows = withAllTimes(result.rows, by.join());
   const amountIn = (row: ChartRow): number => (isMoney ? row.cost : row.tokens.total);
-  const textOf = (value: number): string => (isMoney ? formatMoney(value, digits) : group(value));
+  const textOf = ({ cost, tokens: { total } }: Pick<ChartRow, "cost" | "tokens">): string =>
+    isMoney ? formatCost(total, cost, digits) : group(total);
   if (rows.length > 0) {
     const labels = labelsOf(by).filter(({ head }) => head !== "ID");
     const texts = rows.map((row) => labels.map(({ of }) => of(row, page)).join(" "));
     const most = rows.reduce((sum, row) => Math.max(sum, amountIn(row)), 0);
-    const valueWidth = rows.reduce((width, row) => Math.max(width, textOf(amountIn(row)).length), 0);
+    const valueWidth = rows.reduce((width, row) => Math.max(width, textOf(row).length), 0);
     const widest = texts.reduce((width, text) => Math.max(width, getWidth(text)), 0);
     const labelWidth = Math.min(widest, Math.max(10, Math.floor(page.width * 0.4)));
-    const space = Math.max(1, page.width - labelWidth - valueWidth - 2 * GAP.length);
+    const rest = (Number.isFinite(page.width) ? page.width : USUAL_WIDTH) - labelWidth - valueWidth - 2 * GAP.length;
+    const space = Math.max(1, rest);
     yield page.paint("dim", cutTo(`${isMoney ? "COST" : "TOKENS"} BY ${by.join(", ").toUpperCase()}`, page.width));
     for (const [i, row] of rows.entries()) {
       const value = amountIn(row);
       const bar = page.paint("cyan", pad(barOf(most === 0 ? 0 : value / most, space, page.isPlain === true), space));
-      const [label, figure] = [pad(texts[i], labelWidth), pad(textOf(value), valueWidth, "right")];
+      const [label, figure] = [pad(texts[i], labelWidth), pad(textOf(row), valueWidth, "right")];
       yield page.width < labelWidth + valueWidth + 1 + 2 * GAP.length
         ? cutTo(`${label}${GAP}${figure}`, page.width)
         : [label, bar, figure].join(GAP);
     }
-    const sum = `total ${textOf(isMoney ? totals.cost : totals.tokens.total)}`;
+    const sum = `total ${textOf(totals)}`;
     yield page.paint("bold", cutTo(sum, page.width));
   }
   yield* notes(result, page);

@@ -106,7 +106,10 @@ export default defineCommand({
           cost: z
             .number()
             .optional()
-            .describe("of the work in this session; if it is known, because the request asks for cost or usage"),
+            .describe(
+              "of the work in this session; missing unless a request has asked for cost or usage since it changed, and if no price " +
+                "of its tokens is known, as of most other agents",
+            ),
           forkedFrom: z
             .object({ sessionId: z.string(), name: z.string().nullable() })
             .optional()

@@ -197,6 +197,25 @@ test("sorts by size and cost, page by page, and knows the cost from then on unti
   expect((await pages("cost")).map(({ cost }) => cost)).toEqual([7, 5, 5, 3, 2, 1]);
 });
 
+test("a cost is known only if it is 0 without tokens, or a part of it has a price", async () => {
+  const spent = (input: number, total: number): Json => {
+    return { ...assistant("x"), message: { role: "assistant", usage: { input, cost: { total } } } };
+  };
+  put({ id: "unknown", entries: [spent(9, 0)] });
+  put({ id: "free", entries: [said(1, "x")] });
+  put({ id: "partly", entries: [{ ...spent(9, 0), id: "aaaa0001" }, spent(9, 2)] });
+  const server = serve();
+  const sort = "cost";
+  const costs = (sessions: Json[]): unknown[] => sessions.map(({ sessionId, cost }) => [sessionId, cost]);
+  const expected = [
+    ["partly", 2],
+    ["free", 0],
+    ["unknown", undefined],
+  ];
+  expect(costs((await server.result("list_sessions", { sort })).sessions)).toEqual(expected);
+  expect(costs(await everyPage(server, "list_sessions", { sort, limit: 1 }, "sessions"))).toEqual(expected);
+});
+
 test("short ids tell sessions apart, archived ones among them, and only those with a name are listed if asked", async () => {
   const id = (more: string): string => `01991f6e-1f1d-7c3e-b0a4-0242ac12000${more}`;
   const name = named("N");

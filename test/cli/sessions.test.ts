@@ -1,6 +1,6 @@
 /** Names of sessions for people: the beginning of the id, the name, archived or not; and names of entries. */
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { readCandidates } from "../../src/storage/catalog/candidates.ts";
@@ -102,13 +102,21 @@ describe("the beginning of an id", () => {
       = 1`);
   });
 
-  test("that two files share asks for a path, of which it gives theirs", async () => {
+  test("that two files share shows the one with the latest message; a change asks for a path, of which it gives theirs", async () => {
     const { place, say } = ready();
-    const files = ["/home/me/app", "/home/me/copied"].map((directory) =>
-      stored(place, "019dddd1-4444", [userText("a", null, "Copied by hand.")], { cwd: "/home/me/app" }, directory),
+    const name = entryText("session_info", "b", "a", { name: "Copied" });
+    const files = ["/home/me/app", "/home/me/copied"].map((directory, n) =>
+      stored(place, "019dddd1-4444", [userText("a", null, `Copied ${n}.`), name], { cwd: "/home/me/app" }, directory),
     );
-    for (const word of ["019dddd1", "019dddd1-4444"]) {
-      const { stderr, status } = await runHere(place, ["show", word]);
+    const later = userText("c", "b", "Later.").replaceAll(TIME, "2026-02-24T16:22:26.831Z");
+    appendFileSync(files[1], `${later}\n`);
+    for (const word of ["019dddd1", "019dddd1-4444", "Copied"]) {
+      await say(`
+        $ show ${word}
+        + Later
+        ! 2 files have the id 019dddd1-4444; this is the one with the latest message, ${files[1]}.
+        = 0`);
+      const { stderr, status } = await runHere(place, ["label", word, "a", "here"]);
       const [said, ...rows] = stderr.trimEnd().split("\n");
       expect([said, status]).toEqual([
         expect.stringContaining("2 sessions have the id 019dddd1-4444. Name the one"),
@@ -118,7 +126,7 @@ describe("the beginning of an id", () => {
         files.map((file) => file.replace(place.home, "~")).sort(),
       );
     }
-    await say("$ show 019dddd1 --json | error.message\n{...}Name the one you mean by its path.{...}\n= 1");
+    await say("$ label 019dddd1 a here --json | error.message\n{...}Name the one you mean by its path.{...}\n= 1");
   });
 
   test("a folder of sessions that does not exist is said, where none is found in it", async () => {
@@ -200,6 +208,10 @@ test("two files with one id are told apart by their paths", async () => {
   writeFileSync(copy, readFileSync(auth));
   await say(`
     $ show ${AUTH}
+    + Refactor the auth module
+    ! 2 files have the id ${AUTH}; this is the one with the latest message, ${auth}.
+    = 0
+    $ rename ${AUTH} Another
     ! {....}by its path{....}copy.jsonl{....}${basename(auth)}{....}
     $ archive ${AUTH.slice(0, 12)}
     ! {...}by its path{...}

@@ -144,8 +144,8 @@ describe("list", () => {
     stored(place, "01991f6e-4444-7c3e-b0a4-0242ac120005", [], { cwd: place.cwd });
     await say(place)(`
       $ list --query rainbow
-       AGE  MSGS  NAME OR FIRST MESSAGE                   DIRECTORY         ID
-        1d     6  Name a colour of the rainbow.           /home/me/project  01991f6e-1
+       AGE  MSGS  NAME OR FIRST MESSAGE          DIRECTORY         ID
+        1d     6  Name a colour of the rainbow.  /home/me/project  01991f6e-1
       $ list
       + 01991f6e-1$
       + 01991f6e-2$
@@ -280,7 +280,7 @@ describe("show and tree", () => {
     await say(place)(`
       $ show {id}
       session {id}
-      /home/me/project, last entry 2026-01-24 16:22
+      /home/me/project, last message 2026-01-24 16:22
       7 entries, anthropic/sonnet
 
       user
@@ -346,15 +346,18 @@ describe("show and tree", () => {
         b  assistant: Blue. [first answer]
         c  ├─ user: Another?
         d  │  assistant: Let me look. [read: colours.txt]
-        e  │  result read: colour 0 colour 1 colour 2 colour 3 colour 4 colour 5 colo…
+        e  │  result read: colour 0 colour 1 colour 2 colour 3 colour 4 colour 5 {...}…
       * g  user: Not that one.
       $ @80 NO_COLOR=1 tree {id} :: ^  a  01-24 16:22  user: Name a colour of the rainbow\\.$
       $ @79 NO_COLOR=1 tree {id} :: ^  a  user: Name a colour of the rainbow\\.$
       $ tree {id} --all :: label: first answer$
       $ tree {id} --labels
-      * b  assistant: Blue. [first answer]
+        b  assistant: Blue. [first answer]
+      The leaf g, user, is not drawn.
       $ tree {id} --filter user
       + user: Another\\?
+      + ^\\* g
+      - is not drawn
       - Let me look
       $ tree {id} --filter people !2
       $ tree {id} --plain
@@ -599,6 +602,35 @@ describe("changes", () => {
 });
 
 describe("verify and repair", () => {
+  test("repair takes several sessions, finds all before it changes one, and names each", async () => {
+    const place = temporaryPlace();
+    const [bad, sound] = [1, 2].map(sessionId);
+    putSession(place, 1, { lines: [...chain(3), "no entry"] });
+    putSession(place, 2);
+    await say(place)(`
+      $ repair ${bad} nothing-of-this !! No session has the id nothing-of-this
+      $ repair ${bad} ${sound} --dry-run
+      ${bad}
+        This would be repaired:
+      {....}
+      ${sound}
+        There is nothing to repair.
+        3 entries.
+      = 3
+      $ repair ${bad} ${sound}
+      ${bad}
+        This was repaired:
+      {....}
+      ${sound}
+        There is nothing to repair.
+        3 entries.
+      $ verify ${bad}
+      The session is sound.
+      $ undo ::
+      $ verify ${bad} :: bad_line
+      = 3`);
+  });
+
   test("say that a session is sound, by path and by id, and change nothing", SYSTEM, async () => {
     const place = temporaryPlace();
     const file = sessionFile(place, chain(3), "s.jsonl", headerText({ id: "sound" }));
@@ -644,6 +676,8 @@ describe("verify and repair", () => {
     expect(linesIn(file)).toHaveLength(5);
     const repaired = imprint(file);
     await say(place)(`
+      $ show '' !! The name of the session is empty.
+      $ import - !2 import reads files, not stdin.
       $ repair damaged.jsonl --json
       {"repaired":[],"backupPath":null,"answered":[],"entryCount":4}
       $ verify damaged.jsonl

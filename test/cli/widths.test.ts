@@ -140,6 +140,36 @@ test("the narrowest list has whole ids, which every verb takes", async () => {
   ).toEqual(ids.map((sessionId) => sessionId.slice(0, 8)));
 });
 
+test("without a terminal, titles, names and labels are whole, unless COLUMNS says how wide it is", async () => {
+  const place = temporaryPlace();
+  const [name, label] = ["a long name of many words ".repeat(9), "a long label of many words ".repeat(5)].map((text) =>
+    text.trim(),
+  );
+  const named = entryText("session_info", "aaaa0001", id(2), { name });
+  const labelled = entryText("label", "aaaa0002", "aaaa0001", { targetId: id(1), label });
+  const message = { role: "assistant", content: [], usage: { input: 1 } };
+  const answer = entryText("message", id(2), id(1), { message });
+  stored(place, "01aaaaaa-1111", [...chain(2), answer, named, labelled], {
+    cwd: join(place.cwd, "deep/er/and/deeper/".repeat(6)),
+  });
+  await runHere(place, ["rename", "01aaaaaa", `${name} x`]);
+  const asked = [
+    ["list", `${name} x`, "01aaaaaa"],
+    ["stats --by session", `${name} x`],
+    ["tree 01aaaaaa", label],
+    ["operations", `${name} x`],
+  ];
+  for (const [typed, ...parts] of asked)
+    for (const [COLUMNS, isWhole] of [
+      ["", true],
+      ["80", false],
+    ] as const) {
+      const { stdout } = await runHere(place, typed.split(" "), { variables: { COLUMNS } });
+      expect([typed, COLUMNS, stdout.includes(parts[0])]).toEqual([typed, COLUMNS, isWhole]);
+      for (const part of parts.slice(1)) expect(stdout).toMatch(new RegExp(`${part}$`, "m"));
+    }
+});
+
 test("without a terminal, no line is broken", async () => {
   const place = await prepared();
   const compared = ["compare", ONE, id(2), "cafe0002"];

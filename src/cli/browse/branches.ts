@@ -101,6 +101,8 @@ export class Branches {
   readonly folds: Folds;
   /** Row of the leaf, or of the nearest shown entry above it; -1 if there is none. */
   readonly leafRow: number;
+  /** True if that row is the leaf, stands for it, or only entries about the session come between. */
+  readonly isLeafShown: boolean;
   private readonly forest: Forest;
   /** Node of each row, or the first of those that it stands for. */
   private readonly shown: Int32Array;
@@ -151,6 +153,9 @@ export class Branches {
     this.spread = new Uint8Array(size);
     const rows = this.lay(first, next, mains);
     this.shown = this.shown.subarray(0, rows);
+    let last = leaf;
+    while (last !== NONE && this.rowOf[last] === NONE && isSetting(forest.nodes[last])) last = parents[last];
+    this.isLeafShown = last !== NONE && this.rowOf[last] !== NONE;
     for (const node of order) {
       const parent = parents[node];
       if (this.rowOf[node] === NONE && parent !== NONE) this.rowOf[node] = this.rowOf[parent];
@@ -292,9 +297,9 @@ export class Branches {
     return this.heads[row] === 1;
   }
 
-  /** Returns true if a row is the leaf, or the last shown entry on the way to it. */
+  /** Returns true if the conversation continues at a row: see {@link isLeafShown}. */
   hasLeaf(row: number): boolean {
-    return row === this.leafRow;
+    return this.isLeafShown && row === this.leafRow;
   }
 
   /** Returns true if the conversation continues after the entry in several ways. */

@@ -160,7 +160,7 @@ function rowText(branches: Branches, row: number, page: OutputStyle, width: numb
   const hidden = branches.hiddenBehind(row);
   const more = hidden > 0 ? ` (+${group(hidden)})` : "";
   const headNames = cutTo(formatHeads(style.heads?.get(row)), Math.floor(width * 0.4));
-  const label = labelText(node, Math.min(34, Math.floor(width * 0.45)));
+  const label = labelText(node, Number.isFinite(width) ? Math.min(34, Math.floor(width * 0.45)) : width);
   const head = getEntryHead(node).filter(Boolean).join(" ");
   const said = getEntryWords(node);
   const available = Math.max(0, width - getWidth(label) - getWidth(headNames) - more.length);

@@ -3,11 +3,11 @@
 import { styleText } from "node:util";
 import type { Variables } from "../../storage/fs/paths.ts";
 
-/** Columns of the output, where neither the terminal nor `COLUMNS` gives them. */
-const USUAL_WIDTH = 80;
+/** Columns of a terminal that does not know them, and of drawings in a file or a pipe. */
+export const USUAL_WIDTH = 80;
 
 export interface OutputStyle {
-  /** Columns. */
+  /** Columns; infinite for a file or a pipe, unless `COLUMNS` gives them: a program searches whole titles. */
   readonly width: number;
   readonly paint: Paint;
   /** Milliseconds since 1970. */
@@ -48,7 +48,7 @@ export function makeOutputStyle(
   const fromVariable = Number(/^\d{1,4}$/.exec(variables.COLUMNS ?? "")?.[0] ?? 0);
   return {
     // A terminal that does not know its size reports 0.
-    width: Math.max(20, columns || fromVariable || USUAL_WIDTH),
+    width: Math.max(20, columns || fromVariable || (isTerminal ? USUAL_WIDTH : Number.POSITIVE_INFINITY)),
     paint: !wantsPlain && wantsColours(variables, isTerminal) ? coloured : plain,
     now,
     home: variables.HOME ?? "",

@@ -1,6 +1,7 @@
 /** Text for terminals: made inert, measured in columns, cut to fit. */
 
 import { makeWordsPattern } from "../../core/search/query.ts";
+import { formatMoney } from "../../page/amounts.ts";
 import type { Colour, OutputStyle } from "./page.ts";
 
 export { formatCount as count, formatMoney, formatSize, formatSpan, group } from "../../page/amounts.ts";
@@ -51,6 +52,11 @@ export function escapeLines(text: unknown): string[] {
 function untabbed(line: string): string {
   const [first, ...rest] = line.split("\t");
   return rest.reduce((text, part) => `${text}${" ".repeat(8 - (getWidth(text) % 8))}${part}`, first);
+}
+
+/** Returns what tokens cost: "unknown" where all of them count as 0, as for models whose price Pi does not know. */
+export function formatCost(tokens: number, cost: number, digits: number): string {
+  return cost === 0 && tokens > 0 ? "unknown" : formatMoney(cost, digits);
 }
 
 /** Returns milliseconds as the largest unit that fits, in four columns at most. */
@@ -146,10 +152,21 @@ export function cutFront(text: string, width: number): string {
   return `…${parts.slice(from).join("")}`;
 }
 
+/** Returns the beginning and the end of an inert text that fits: of names of models, the end is what differs. */
+export function cutMiddle(text: string, width: number): string {
+  if (getWidth(text) <= width) return text;
+  const end = cutFront(text, (width + 1) >> 1).slice(1);
+  return width < 1 ? "" : `${cutTo(text, width - getWidth(end))}${end}`;
+}
+
 export function pad(text: string, width: number, align: "left" | "right" = "left"): string {
-  const fitting = cutTo(text, width);
-  const space = " ".repeat(Math.max(0, width - getWidth(fitting)));
-  return align === "left" ? `${fitting}${space}` : `${space}${fitting}`;
+  return fill(cutTo(text, width), width, align);
+}
+
+/** Does the same without cutting. */
+export function fill(text: string, width: number, align: "left" | "right" = "left"): string {
+  const space = " ".repeat(Math.max(0, width - getWidth(text)));
+  return align === "left" ? `${text}${space}` : `${space}${text}`;
 }
 
 /**

@@ -23,6 +23,10 @@ export default defineVerb<EachResult<ImportedOne>>({
   onInterrupt: "Nothing is imported by half; the same command begins again.",
   more: "A file is a session, or an export of opencode or Goose; another agent's session can be named by its id. A folder stands for all .jsonl files in it and below, without empty ones, the trash and the records of this program. It overwrites nothing and recognises what is here already. One undo moves all sessions that it made to the trash; undo cannot take back the rest of a session whose beginning was here.",
   async run(asking, { operands, flags }) {
+    if (operands.includes("-"))
+      throw new UsageError(
+        "import reads files, not stdin. export <session> notes.jsonl writes one, which import takes.",
+      );
     const left: LeftOfFolders = { empty: 0, trashes: [] };
     const files = operands.flatMap((operand) => listSessionFiles(asking, operand, left) ?? [operand]);
     if (!flags.has("--json")) sayLeftOut(asking, left);

@@ -4,18 +4,28 @@ import { hintAtDirectory } from "../directory-hint.ts";
 import { formatLimits } from "../limits.ts";
 import { formatLockOwner } from "../lock-owner.ts";
 import { AGENTS_FLAG, CWD_FLAG, getChoice, HERE_FLAG, parseAgents, parsePositive } from "../options.ts";
-import { AGE, fitColumns, formatListHead, formatSessionLine, type SessionColumns } from "../session-columns.ts";
+import {
+  AGE,
+  CWD,
+  fitColumns,
+  formatListHead,
+  formatSessionLine,
+  type SessionColumns,
+  TITLE_HEAD,
+} from "../session-columns.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   count,
   cutTo,
   escapeLine,
+  fill,
   formatAge,
   formatMoney,
   formatSize,
   getWidth,
   group,
   pad,
+  shortenId,
   shortenPath,
   show,
   toRawPath,
@@ -77,7 +87,8 @@ export default defineVerb({
     "--paths": { meaning: "print only the paths, one per line" },
   },
   more:
-    `A mark before the title says more: ${FORK} a fork, with the name of its original behind the title, ${HELD} open in another process, ${DAMAGED} damaged (see verify). ` +
+    `A mark before the title says more: ${FORK} a fork, with the name or the id of its original behind the title, ${HELD} open in another process, ${DAMAGED} damaged (see verify). ` +
+    "On a terminal, and where COLUMNS says how wide it is, titles are cut to fit; in a file or a pipe they are whole. " +
     "Every verb takes an id as short as list prints it. stats --by month, and --by session,model, say what was spent when, and on which model. The exit status is 3 if a file is damaged so that no session can be read from it.",
   async run(asking, { flags }) {
     const { ask, isTerminal } = asking;
@@ -180,7 +191,7 @@ interface Amount {
 
 const AMOUNTS: Readonly<Record<string, Amount>> = {
   size: { head: "SIZE", of: ({ sizeBytes }) => formatSize(sizeBytes) },
-  cost: { head: "COST", of: ({ cost }) => (cost === undefined ? "" : formatMoney(cost, 2)) },
+  cost: { head: "COST", of: ({ cost }) => (cost === undefined ? "unknown" : formatMoney(cost, 2)) },
 };
 
 /** Characters of an id that are shown at least. */
@@ -189,21 +200,27 @@ const ID = 8;
 const WHOLE = 12;
 /** Columns of a title at least. */
 const TITLE = 16;
+/** Columns of titles at most in a file or a pipe. */
+const PIPED_TITLE = 60;
 
 function columnsFor(sessions: readonly ListedSession[], { width, home }: OutputStyle, shown?: Amount): SessionColumns {
   const widest = (least: number, of: (session: ListedSession) => string): number =>
     sessions.reduce((most, session) => Math.max(most, getWidth(of(session))), least);
-  return fitColumns(
-    {
-      age: AGE,
-      count: widest(4, ({ messageCount }) => group(messageCount)),
-      amount: shown ? widest(AGE, shown.of) : 0,
-      title: TITLE,
-      cwd: widest(1, ({ cwd }) => shortenPath(cwd ?? "", home)),
-      id: widest(ID, idText),
-    },
-    width,
-  );
+  const wanted = {
+    age: AGE,
+    count: widest(4, ({ messageCount }) => group(messageCount)),
+    amount: shown ? widest(AGE, shown.of) : 0,
+    title: TITLE,
+    cwd: widest(1, ({ cwd }) => shortenPath(cwd ?? "", home)),
+    id: widest(ID, idText),
+  };
+  if (Number.isFinite(width)) return fitColumns(wanted, width);
+  // A longer title is whole, and moves the rest of its row.
+  return {
+    ...wanted,
+    title: Math.min(PIPED_TITLE, widest(TITLE_HEAD.length, titleOf)),
+    cwd: Math.max(CWD, wanted.cwd),
+  };
 }
 
 /** Returns the beginning of a session's id that no other session's id has. */
@@ -222,11 +239,13 @@ function sessionRow(
   const { paint, home } = page;
   const { name, messageCount, modified, cwd } = session;
   const text = titleOf(session);
+  const fitted = Number.isFinite(page.width) ? pad : fill;
   const cells = {
     age: modified === null ? "" : formatAge(page.now - Date.parse(modified)),
     count: group(messageCount),
     amount: shown?.of(session) ?? "",
-    title: text === "" ? paint("dim", pad("(nothing said)", title)) : paint(name ? "bold" : "plain", pad(text, title)),
+    title:
+      text === "" ? paint("dim", fitted("(nothing said)", title)) : paint(name ? "bold" : "plain", fitted(text, title)),
     cwd: shortenPath(cwd ?? "", home),
     id: idText(session),
   };
@@ -239,6 +258,6 @@ function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy, agen
   const text = agent === undefined ? own : `${agent}: ${own === "" ? "(nothing said)" : own}`;
   const marks = [isDamaged ? DAMAGED : "", lockedBy ? HELD : "", parentSession ? FORK : ""].filter(Boolean);
   if (marks.length === 0) return text;
-  const original = forkedFrom?.name ? ` (fork of ${escapeLine(forkedFrom.name)})` : "";
+  const original = forkedFrom ? ` (fork of ${escapeLine(forkedFrom.name ?? shortenId(forkedFrom.sessionId))})` : "";
   return `${marks.join(" ")} ${text === "" ? "(nothing said)" : text}${original}`;
 }

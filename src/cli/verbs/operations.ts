@@ -4,7 +4,7 @@ import { Failure } from "../../core/failure.ts";
 import { parsePositive } from "../options.ts";
 import { findRecordedSession } from "../sessions.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { cutTo, escapeLine, formatAge, pad, shortenPath, show } from "../terminal/text.ts";
+import { cutTo, escapeLine, fill, formatAge, pad, shortenPath, show } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import {
   CommandFailed,
@@ -77,7 +77,7 @@ function row(operation: ResultOf<"list_operations">["operations"][number], page:
 }
 
 function cells({ width }: OutputStyle, id: string, age: string, session: string, text: string): string {
-  const wide = width < WIDE ? [] : [pad(escapeLine(session), SESSION)];
+  const wide = width < WIDE ? [] : [(Number.isFinite(width) ? pad : fill)(escapeLine(session), SESSION)];
   return [pad(show`${id.slice(0, ID)}`, ID), pad(age, AGE, "right"), ...wide, escapeLine(text)].join(GAP);
 }
 

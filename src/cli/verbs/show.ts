@@ -1,4 +1,4 @@
-import { formatCost } from "../comparison-view.ts";
+import { formatSpent } from "../comparison-view.ts";
 import { BEFORE_ALL, formatEntry, formatMessage } from "../conversation.ts";
 import { runWithEntry } from "../entries.ts";
 import { parsePositive, UsageError } from "../options.ts";
@@ -18,7 +18,7 @@ type ShownPage = (
 interface SessionHead {
   readonly state: ResultOf<"get_state">;
   readonly spent: ResultOf<"get_session_stats">;
-  /** When the last entry was made; undefined without one. */
+  /** When a user or the model said something last; undefined if nothing is known of it. */
   readonly last: string | undefined;
 }
 
@@ -97,10 +97,13 @@ export default defineVerb({
   },
 });
 
+/** Entries that are looked at for the last message; names, labels and results of tools may come after it. */
+const LOOKED_AT = 50;
+
 async function findHead({ ask }: VerbContext, state: SessionHead["state"]): Promise<SessionHead> {
   const spent = await ask("get_session_stats");
-  const { entries } = await ask("preview_session", { before: 0, after: 0, characters: 1 });
-  return { state, spent, last: entries.at(-1)?.timestamp };
+  const { entries } = await ask("preview_session", { before: LOOKED_AT, after: 0, characters: 1 });
+  return { state, spent, last: entries.findLast(({ role }) => role === "user" || role === "assistant")?.timestamp };
 }
 
 /** Returns the lines above a conversation: which session it is, where and when it was had, its size and cost. */
@@ -110,11 +113,11 @@ function formatHead({ state, spent, last }: SessionHead, { home, paint }: Output
   const facts = [
     count(entryCount, "entry", "entries"),
     ...(model ? [show`${model.provider}/${model.id}`] : []),
-    ...(spent.tokens.total === 0 && spent.cost === 0 ? [] : [formatCost(spent)]),
+    ...(spent.tokens.total === 0 && spent.cost === 0 ? [] : [formatSpent(spent)]),
   ];
   return [
     paint("yellow", `${show`session ${sessionId}`}${sessionName === null ? "" : `, ${escapeLine(sessionName)}`}`),
-    `${shortenPath(cwd, home)}${time === "" ? "" : `, last entry ${time}`}`,
+    `${shortenPath(cwd, home)}${time === "" ? "" : `, last message ${time}`}`,
     facts.join(", "),
   ];
 }

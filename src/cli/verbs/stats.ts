@@ -3,7 +3,7 @@ import { hintAtDirectory } from "../directory-hint.ts";
 import { formatLimits } from "../limits.ts";
 import { CWD_FLAG, HERE_FLAG, parsePositive, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { formatMoney, getWidth, group, pad, show } from "../terminal/text.ts";
+import { formatCost, getWidth, group, pad, show } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { drawChart, formatUsageCsv, GROUPS, type GroupName, tabulate } from "../usage-report.ts";
 import { askAbout, defineVerb, type ResultOf, type VerbArguments } from "../verb.ts";
@@ -92,8 +92,12 @@ function sessionStats(stats: ResultOf<"get_session_stats">, page: OutputStyle): 
   const rows = [["", "ALL", "PATH"], ...COUNTS.map(([name, of]) => [name, of(stats), of(path)])];
   const origins = [
     ["", "TOKENS", "COST"],
-    ["made here", group(own.tokens.total), formatMoney(own.cost, DIGITS)],
-    ["from the session it was forked from", group(inherited.tokens.total), formatMoney(inherited.cost, DIGITS)],
+    ["made here", group(own.tokens.total), formatCost(own.tokens.total, own.cost, DIGITS)],
+    [
+      "from the session it was forked from",
+      group(inherited.tokens.total),
+      formatCost(inherited.tokens.total, inherited.cost, DIGITS),
+    ],
   ];
   const bytes = Object.entries(bytesByType as Record<string, number>);
   const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [show`${type}`, group(n)])];
@@ -125,7 +129,7 @@ const COUNTS: readonly (readonly [string, (counts: SessionCounts) => string])[] 
   ["cache read tokens", ({ tokens }) => group(tokens.cacheRead)],
   ["cache write tokens", ({ tokens }) => group(tokens.cacheWrite)],
   ["tokens", ({ tokens }) => group(tokens.total)],
-  ["cost", ({ cost }) => formatMoney(cost, DIGITS)],
+  ["cost", ({ tokens, cost }) => formatCost(tokens.total, cost, DIGITS)],
 ];
 
 /** Columns of a name at least: numbers are never cut. */

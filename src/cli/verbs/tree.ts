@@ -1,5 +1,7 @@
 import { Branches, FILTERS, type Filter, FOLDED, UNFOLDED } from "../browse/branches.ts";
-import { formatHeads, formatPlainRow, formatTreeRow, getClockWidth } from "../browse/tree-rows.ts";
+import { formatHeads, formatPlainRow, formatTreeRow, getClockWidth, getEntryHead } from "../browse/tree-rows.ts";
+import type { FlatNode } from "../entries.ts";
+import { show } from "../terminal/text.ts";
 import { defineVerb, openNamedSession, type ResultOf, type VerbArguments } from "../verb.ts";
 
 /** Filters as they are typed. */
@@ -32,7 +34,7 @@ export default defineVerb({
     "--labels": { meaning: "draw only entries with a label" },
   },
   more:
-    "A star marks the leaf, where the conversation continues; the path to it is in the first column. On a terminal, entries " +
+    "A star marks the leaf, where the conversation continues; if that is not drawn, the last line names it. The path to it is in the first column. On a terminal, entries " +
     "between two questions are folded into one line, and a wide one shows times. fork, show and compare take the ids.",
   async run(asking, { operands, flags }) {
     await openNamedSession(asking, operands[0]);
@@ -54,8 +56,16 @@ export default defineVerb({
     const clockWidth = page.isTerminal ? getClockWidth(nodes, page) : 0;
     const style = { idWidth: Math.min(longest, ID), clockWidth, heads: byRow(branches, heads) };
     for (let row = 0; row < branches.rows; row++) yield draw(branches, row, page, style);
+    if (leafId !== null && branches.rows > 0 && !branches.isLeafShown) yield page.paint("dim", leafText(nodes, leafId));
   },
 });
+
+/** Returns the line about a leaf that is not drawn. */
+function leafText(nodes: readonly FlatNode[], leafId: string): string {
+  const leaf = nodes.find(({ id }) => id === leafId);
+  const kind = leaf ? `, ${getEntryHead(leaf).filter(Boolean).join(" ")},` : "";
+  return show`The leaf ${leafId}${kind} is not drawn.`;
+}
 
 /** Returns the names of heads by the rows where they stand. */
 function byRow(branches: Branches, heads: readonly DrawnHead[]): ReadonlyMap<number, readonly string[]> {

@@ -1,9 +1,10 @@
 /** Verbs that look for damage and repair it. */
 
+import { doEach, type EachResult, formatFailures, getEachStatus, isFailed } from "../bulk.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, cutTo, escapeLine, formatBackupName, shortenId, shortenPath, show } from "../terminal/text.ts";
-import { askAbout, DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
+import { askAbout, DAMAGE, defineVerb, OK, openChangedSession, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 import { formatUnreadFiles } from "./doctor.ts";
 
@@ -107,29 +108,60 @@ function* allLines(
     "something, which repair adds.";
 }
 
-export const repair = defineVerb<ResultOf<"repair_session">>({
+type Repaired = ResultOf<"repair_session"> & { readonly sessionId?: string; readonly operationId?: undefined };
+
+export const repair = defineVerb<EachResult<Repaired>>({
   name: "repair",
-  meaning: "remove damage from a session, and keep the original",
-  operands: ["<session>"],
+  meaning: "remove damage from sessions, and keep the originals",
+  operands: ["<session...>"],
   onInterrupt: "The session is as it was or repaired, and the original is kept; verify shows which.",
   flags: { "--dry-run": { meaning: "print what would be done; the exit status is 3 if there is something to repair" } },
-  run: askAbout("repair_session", ({ flags }) => ({ dryRun: flags.has("--dry-run") })),
-  print({ repaired, answered, backupPath, entryCount }, { flags }) {
-    const done = flags.has("--dry-run") ? "would be" : "was";
-    const nothing = repaired.length === 0 && answered.length === 0;
+  more: "It takes several sessions, one after the other; undo takes back one at a time.",
+  async run(asking, { operands, flags }) {
+    const dryRun = flags.has("--dry-run");
+    const opened = [];
+    // All are found before anything is done with the first.
+    for (const operand of new Set(operands)) opened.push({ operand, ...(await openChangedSession(asking, operand)) });
+    return doEach<(typeof opened)[number], Repaired>(asking, opened, async ({ operand, sessionId }) => {
+      if (opened.length === 1) return asking.ask("repair_session", { dryRun });
+      await openChangedSession(asking, operand);
+      return { ...(await asking.ask("repair_session", { dryRun })), sessionId };
+    });
+  },
+  print(result, { flags }) {
+    if (!("results" in result)) return repairLines(result, flags.has("--dry-run"));
+    const done = result.results.filter((one): one is Repaired => !isFailed(one));
     return [
-      nothing ? "There is nothing to repair." : `This ${done} repaired:`,
-      ...repaired.map(formatDamage),
-      ...answered.map(({ toolName, entryId }) => show`  call of ${toolName} in ${entryId}: gets an error result`),
-      ...(backupPath === null
-        ? []
-        : [`The original is kept next to it (${formatBackupName(backupPath)}); undo puts it back.`]),
-      `${count(entryCount, "entry", "entries")}.`,
+      ...done.flatMap((one) => [
+        show`${one.sessionId}`,
+        ...repairLines(one, flags.has("--dry-run")).map((line) => `  ${line}`),
+      ]),
+      ...formatFailures(result),
     ];
   },
-  status: ({ repaired, answered }, { flags }) =>
-    flags.has("--dry-run") && repaired.length + answered.length > 0 ? DAMAGE : OK,
+  status(result, { flags }) {
+    const all: readonly object[] = "results" in result ? result.results : [result];
+    const isNeeded = all.some((one) => !isFailed(one) && isRepaired(one as Repaired));
+    return getEachStatus(result) || (flags.has("--dry-run") && isNeeded ? DAMAGE : OK);
+  },
 });
+
+function isRepaired({ repaired, answered }: Repaired): boolean {
+  return repaired.length + answered.length > 0;
+}
+
+function repairLines({ repaired, answered, backupPath, entryCount }: Repaired, dryRun: boolean): string[] {
+  const done = dryRun ? "would be" : "was";
+  return [
+    repaired.length + answered.length === 0 ? "There is nothing to repair." : `This ${done} repaired:`,
+    ...repaired.map(formatDamage),
+    ...answered.map(({ toolName, entryId }) => show`  call of ${toolName} in ${entryId}: gets an error result`),
+    ...(backupPath === null
+      ? []
+      : [`The original is kept next to it (${formatBackupName(backupPath)}); undo puts it back.`]),
+    `${count(entryCount, "entry", "entries")}.`,
+  ];
+}
 
 export function formatDamage({
   kind,

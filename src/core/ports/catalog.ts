@@ -31,7 +31,7 @@ export interface Listed {
   readonly store: "jsonl" | "v2" | "foreign";
   /** The agent that wrote the file, if that is another one. */
   readonly agent?: string;
-  /** The cost of its own entries, if its usage was counted since it changed. */
+  /** The cost of its own entries, if its usage was counted since it changed, and has a price. */
   readonly cost?: number;
   /** True if a list saw damage. Lists look only at the beginnings of lines. */
   readonly isDamaged?: true;

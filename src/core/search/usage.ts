@@ -54,12 +54,19 @@ export interface CountedSession {
   readonly usage?: { readonly rows: readonly number[]; readonly tail: readonly number[] };
 }
 
-/** Returns the cost of a session itself, without that of entries copied from its original. */
-export function sumCost(...figures: readonly (readonly number[])[]): number {
-  let cost = 0;
+/**
+ * Returns the cost of a session itself, without that of entries copied from its original; undefined if it is not known of any
+ * of its tokens.
+ */
+export function sumCost(...figures: readonly (readonly number[])[]): number | undefined {
+  let [cost, unpriced] = [0, 0];
   for (const rows of figures)
-    for (let at = 0; at < rows.length; at += ROW_LENGTH) if (rows[at + AT.inherited] === 0) cost += rows[at + AT.cost];
-  return cost;
+    for (let at = 0; at < rows.length; at += ROW_LENGTH) {
+      if (rows[at + AT.inherited] !== 0) continue;
+      cost += rows[at + AT.cost];
+      unpriced += rows[at + AT.unpriced];
+    }
+  return cost === 0 && unpriced > 0 ? undefined : cost;
 }
 
 /**

@@ -18,8 +18,8 @@ export interface SessionUsage {
   readonly tail: readonly number[];
   /** Lines that could not be read, among those whose figures were wanted. */
   readonly damaged: number;
-  /** Cost of the session's own entries. */
-  readonly cost: number;
+  /** Cost of the session's own entries, if it is known. */
+  readonly cost: number | undefined;
 }
 
 /** Characters of a name that are kept. */

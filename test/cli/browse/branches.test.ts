@@ -101,7 +101,8 @@ describe("rows", () => {
     expect(shown("default")).toBe("user,assistant,result read,assistant,├─ user,* user");
     expect(shown("no tools")).toBe("user,assistant,├─ user,* user");
     expect(shown("user")).toBe("user,assistant,├─ user,* user");
-    expect(shown("labelled")).toBe("* assistant");
+    // The leaf is not among them.
+    expect(shown("labelled")).toBe("assistant");
   });
 
   test.each(["session_info", "label", "custom", "thinking_level_change"])(

@@ -56,6 +56,16 @@ const compared = (columns: number) =>
   run("compare {id} aaaa4444 bbbb2222", { terminal: { columns }, variables: { NO_COLOR: "1" } });
 
 describe("compare", () => {
+  test("a fork alone is compared with its original, also where that was moved; another session needs more", async () => {
+    await say(`
+      $ compare {other}
+      + ^They have 2 entries in common
+      + In the fork
+      + Try a list
+      $ compare {id} !2 compare needs <a>: this session is no fork. See compare --help.
+      $ list :: fork of 01991f6e`);
+  });
+
   test("prints two sides beside each other where there is room, and --plain one under the other", async () => {
     const { stdout, stderr, status } = await compared(120);
     expect([stderr, status]).toEqual(["", 0]);

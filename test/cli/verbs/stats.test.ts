@@ -93,6 +93,23 @@ test("is a table by day, the latest first, or by model, project and session, fro
     {...}`);
 });
 
+test("a cost that is not known is no $0.00: of a model, of a session and in a list", async () => {
+  put(place, "three", ["2026-01-24T12:00 unknown llama"]);
+  await say(120)(`
+    $ stats --by model
+    + ^anthropic/llama .* unknown$
+    $ stats three
+    + ^cost +unknown +unknown$
+    + ^made here +1,010 +unknown$
+    + ^from the session it was forked from +0 +\\$0\\.0000$
+    $ list --sort cost
+    + \\$10\\.00 
+    + \\$1\\.75 +\\(nothing
+    + 1 +unknown +\\(nothing
+    $ list --sort cost --json | sessions[].cost
+    [10,1.75,null]`);
+});
+
 acrossTiers(test, [40, 20, 80, 200, 400])("fits %i columns, and does nothing to a terminal", async (columns) => {
   put(place, "x".repeat(60), ["2026-01-01 1e14"], "/w".repeat(60), "很长".repeat(60));
   const options = { terminal: { columns }, variables: { NO_COLOR: "1" } };

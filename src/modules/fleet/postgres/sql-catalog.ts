@@ -90,7 +90,9 @@ const KEYS: Readonly<Record<Order, string>> = {
   created: "coalesce(d.created, '-infinity'::float8)",
   name: `coalesce(d.name_sought, e'\\uFFFF') collate "C"`,
   size: "(s.bytes + s.entries + pg_catalog.octet_length(s.header) + 1)::float8",
-  cost: `coalesce((select pg_catalog.sum(p.cost) from pi_fleet.spent p where p.tenant = s.tenant and p.session_id = s.id
+  // As in a catalog of files, a cost that is not known comes after all others.
+  cost: `coalesce((select case when pg_catalog.sum(p.cost) = 0 and pg_catalog.sum(p.unpriced) > 0 then '-infinity'
+    else pg_catalog.sum(p.cost) end from pi_fleet.spent p where p.tenant = s.tenant and p.session_id = s.id
     and p.generation = s.generation and not p.inherited), 0)`,
 };
 
@@ -132,7 +134,8 @@ export class SqlCatalog implements FleetCatalog {
       order by page.key ${direction}, page.id collate "C" desc`;
     const rows = await this.connections.read({ text, values: values.all });
     const sessions = rows.map(listedOf);
-    const counted = sort === "cost" ? sessions.map((one) => ({ ...one, cost: Number(one.key) })) : sessions;
+    const costOf = (key: unknown) => (key === Number.NEGATIVE_INFINITY ? undefined : Number(key));
+    const counted = sort === "cost" ? sessions.map((one) => ({ ...one, cost: costOf(one.key) })) : sessions;
     // No row has the total after the last session.
     const total = rows[0]?.total ?? (after || most === 0 ? (await this.list(request, undefined, 1)).total : 0);
     return { sessions: counted, total: Number(total) };
