@@ -42,7 +42,7 @@ export async function findOtherSession(asking: VerbContext, operand: string): Pr
 /** Returns the params that name the original of the open session. Throws UsageError if it is no fork. */
 async function findOriginal({ ask, disk }: VerbContext): Promise<Commands["compare_branches"]["params"]> {
   const { parentSession } = await ask("get_state");
-  if (parentSession === null) throw new UsageError("compare needs <a>: this session is no fork. See compare --help.");
+  if (parentSession === null) throw new UsageError("compare needs <a>: this session is no fork and has no original.");
   const id = getIdInPath(parentSession);
   return exists(disk, parentSession) || id === undefined ? { otherPath: parentSession } : { otherId: id };
 }

@@ -62,7 +62,7 @@ describe("compare", () => {
       + ^They have 2 entries in common
       + In the fork
       + Try a list
-      $ compare {id} !2 compare needs <a>: this session is no fork. See compare --help.
+      $ compare {id} !2 compare needs <a>: this session is no fork and has no original.
       $ list :: fork of 01991f6e`);
   });
 
