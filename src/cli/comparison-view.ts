@@ -120,8 +120,7 @@ function factLines(branch: ComparedBranch, width: number): ColumnLine[] {
 
 /** Returns what messages cost, as a part of a line. */
 export function formatSpent({ tokens, cost }: Pick<ComparedBranch, "tokens" | "cost">): string {
-  const text = formatCost(tokens.total, cost, cost < 1 ? 4 : 2);
-  return text === "unknown" ? "cost unknown" : text;
+  return formatCost(tokens.total, cost, cost < 1 ? 4 : 2, "cost unknown");
 }
 
 /** Returns names as one text; of many, only the first. */

@@ -2,7 +2,7 @@
 
 import { getContentText, getToolCalls } from "../core/format/message.ts";
 import { toJsonText } from "../core/json/json.ts";
-import { type Colour, type OutputStyle, USUAL_WIDTH } from "./terminal/page.ts";
+import { type Colour, getDrawnWidth, type OutputStyle } from "./terminal/page.ts";
 import { count, cutTo, escapeLine, escapeLines, fill, formatClock, pad, show, wrapOn } from "./terminal/text.ts";
 import type { AnyResult } from "./verb.ts";
 
@@ -129,8 +129,7 @@ function heading(
   const right = [entryId === undefined ? "" : show`${entryId}`, time].filter(Boolean).join("  ");
   const left = `${escapeLine(name)}${detail === "" ? "" : ` ${escapeLine(detail)}`}`;
   if (right === "") return paint(colour, cutTo(left, width));
-  const begun = Number.isFinite(width)
-    ? pad(left, Math.max(0, width - right.length - 2))
-    : fill(left, USUAL_WIDTH - right.length - 2);
+  const fitted = Number.isFinite(width) ? pad : fill;
+  const begun = fitted(left, Math.max(0, getDrawnWidth({ width }) - right.length - 2));
   return `${paint(colour, begun)}  ${paint("dim", right)}`;
 }

@@ -1,7 +1,8 @@
 /** The usage of sessions, for people: a table or a chart that fits the page, and for spreadsheets. */
 
+import { NOTHING_SAID } from "../core/search/listing.ts";
 import { formatCsv } from "./csv.ts";
-import { type OutputStyle, USUAL_WIDTH } from "./terminal/page.ts";
+import { getDrawnWidth, type OutputStyle } from "./terminal/page.ts";
 import {
   count,
   cutFront,
@@ -63,7 +64,7 @@ const LABELS: Readonly<Record<GroupName, readonly RowLabel[]>> = {
 };
 
 function titleOf({ name, firstMessage }: RowSubject): string {
-  return escapeLine(name ?? firstMessage ?? "") || "(nothing said)";
+  return escapeLine(name ?? firstMessage ?? "") || NOTHING_SAID;
 }
 
 function modelOf({ provider, model }: RowSubject): string {
@@ -271,7 +272,7 @@ export function* drawChart(result: ReportedUsage, by: readonly GroupName[], page
     const valueWidth = rows.reduce((width, row) => Math.max(width, textOf(row).length), 0);
     const widest = texts.reduce((width, text) => Math.max(width, getWidth(text)), 0);
     const labelWidth = Math.min(widest, Math.max(10, Math.floor(page.width * 0.4)));
-    const rest = (Number.isFinite(page.width) ? page.width : USUAL_WIDTH) - labelWidth - valueWidth - 2 * GAP.length;
+    const rest = getDrawnWidth(page) - labelWidth - valueWidth - 2 * GAP.length;
     const space = Math.max(1, rest);
     yield page.paint("dim", cutTo(`${isMoney ? "COST" : "TOKENS"} BY ${by.join(", ").toUpperCase()}`, page.width));
     for (const [i, row] of rows.entries()) {

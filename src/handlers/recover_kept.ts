@@ -47,7 +47,7 @@ export default defineCommand({
     return {
       entryIds,
       renamed: Array.from(renamed, ([from, to]) => ({ from, to })),
-      edited: [...edited],
+      edited,
       damagedLines,
       leafId: session.leafId,
     };

@@ -1,6 +1,6 @@
 /** The list of sessions: by name and by everything said, in pages. */
 
-import { arrangeFamilies } from "../core/search/listing.ts";
+import { arrangeFamilies, NOTHING_SAID } from "../core/search/listing.ts";
 import { formatCost, formatCount, formatSize } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
@@ -150,7 +150,7 @@ function rowsHtml(sessions: readonly ShownSession[], host: ViewHost, options: Li
 
 export function getSessionTitle({ name, firstMessage }: Pick<ShownSession, "name" | "firstMessage">): string {
   const text = (name?.trim() || firstMessage || "").slice(0, 300).replace(/\s+/g, " ").trim();
-  return text === "" ? "(nothing said)" : text;
+  return text === "" ? NOTHING_SAID : text;
 }
 
 function sessionHtml(row: ShownSession, host: ViewHost, options: ListOptions): string {

@@ -275,6 +275,17 @@ test.each<[variables: Record<string, string>, columns: number | undefined, isCol
 });
 
 describe("show and tree", () => {
+  test("have the time of the last message, not of a name that came later", async () => {
+    const place = ready();
+    await say(place)(`
+      $ rename {id} Renamed
+      {...}
+      $ show {id}
+      session {id}, Renamed
+      /home/me/project, last message 2026-01-24 16:22
+      {...}`);
+  });
+
   test("tell a conversation, a path with ids, calls and results, and go on where a page ended", async () => {
     const place = ready();
     await say(place)(`

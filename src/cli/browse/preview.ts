@@ -1,5 +1,6 @@
 /** The lines of the preview: facts of a session, and the conversation around a place, with the hit in view. */
 
+import { NOTHING_SAID } from "../../core/search/listing.ts";
 import { BEFORE_ALL } from "../conversation.ts";
 import { formatLockOwner } from "../lock-owner.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -82,7 +83,7 @@ function factLines(session: BrowsedSession, shown: PreviewedSession | undefined,
   if (typeof sizeBytes === "number") facts.push(formatSize(sizeBytes));
   if (typeof cost === "number" && cost > 0) facts.push(formatMoney(cost, 2));
   const lines = [
-    paint("bold", cutTo(escapeLine(name ?? firstMessage ?? "(nothing said)"), width)),
+    paint("bold", cutTo(escapeLine(name ?? firstMessage ?? NOTHING_SAID), width)),
     paint("dim", cutTo(facts.join("  "), width)),
   ];
   if (forkedFrom)

@@ -1,5 +1,6 @@
 /** Draws the screen of `browse`. Only the rows that are on it are laid out. */
 
+import { NOTHING_SAID } from "../../core/search/listing.ts";
 import { AGE, fitColumns, formatListHead, formatSessionLine, type SessionColumns } from "../session-columns.ts";
 import { type OutputStyle, plain } from "../terminal/page.ts";
 import {
@@ -155,14 +156,14 @@ function titleCell({ list }: BrowseState, { session, depth, hits }: ListRow, wid
   const { name, firstMessage, forkedFrom, agent } = session;
   const rail = depth === 0 ? "" : cutTo(`${"  ".repeat(Math.min(depth - 1, 4))}└ `, width);
   const said = escapeLine(name ?? firstMessage ?? "");
-  const own = agent === undefined ? said : `${agent}: ${said === "" ? "(nothing said)" : said}`;
+  const own = agent === undefined ? said : `${agent}: ${said === "" ? NOTHING_SAID : said}`;
   const origin =
     depth === 0 && forkedFrom
       ? ` (fork of ${escapeLine(forkedFrom.name ?? String(forkedFrom.sessionId).slice(0, 8))})`
       : "";
   const available = Math.max(0, width - getWidth(rail));
   const text = cutTo(
-    own === "" ? "(nothing said)" : own,
+    own === "" ? NOTHING_SAID : own,
     hits.length > 0 ? Math.max(8, Math.floor(available * 0.45)) : available,
   );
   const more = hits.length > 0 ? `  ${escapeLine(hits[0].line ?? hits[0].snippet ?? "")}` : origin;

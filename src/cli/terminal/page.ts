@@ -4,7 +4,12 @@ import { styleText } from "node:util";
 import type { Variables } from "../../storage/fs/paths.ts";
 
 /** Columns of a terminal that does not know them, and of drawings in a file or a pipe. */
-export const USUAL_WIDTH = 80;
+const USUAL_WIDTH = 80;
+
+/** Returns the columns of a drawing that has to end somewhere, in an output of any width. */
+export function getDrawnWidth({ width }: Pick<OutputStyle, "width">): number {
+  return Number.isFinite(width) ? width : USUAL_WIDTH;
+}
 
 export interface OutputStyle {
   /** Columns; infinite for a file or a pipe, unless `COLUMNS` gives them: a program searches whole titles. */

@@ -1,5 +1,6 @@
 /** Text for terminals: made inert, measured in columns, cut to fit. */
 
+import { NOTHING_SAID } from "../../core/search/listing.ts";
 import { makeWordsPattern } from "../../core/search/query.ts";
 import { formatMoney } from "../../page/amounts.ts";
 import type { Colour, OutputStyle } from "./page.ts";
@@ -54,9 +55,9 @@ function untabbed(line: string): string {
   return rest.reduce((text, part) => `${text}${" ".repeat(8 - (getWidth(text) % 8))}${part}`, first);
 }
 
-/** Returns what tokens cost: "unknown" where all of them count as 0, as for models whose price Pi does not know. */
-export function formatCost(tokens: number, cost: number, digits: number): string {
-  return cost === 0 && tokens > 0 ? "unknown" : formatMoney(cost, digits);
+/** Returns what tokens cost, or `unknown` where all of them count as 0, as for models whose price Pi does not know. */
+export function formatCost(tokens: number, cost: number, digits: number, unknown = "unknown"): string {
+  return cost === 0 && tokens > 0 ? unknown : formatMoney(cost, digits);
 }
 
 /** Returns milliseconds as the largest unit that fits, in four columns at most. */
@@ -212,7 +213,7 @@ export function shortenPath(path: string, home: string): string {
 export function quoteTitle(
   { name, firstMessage }: { readonly name: string | null; readonly firstMessage: string | null },
   width: number,
-  otherwise = "(nothing said)",
+  otherwise = NOTHING_SAID,
 ): string {
   return `"${cutTo(escapeLine(name || firstMessage || otherwise), width)}"`;
 }

@@ -1,4 +1,4 @@
-import { findBeginningAmong } from "../../core/search/listing.ts";
+import { findBeginningAmong, NOTHING_SAID } from "../../core/search/listing.ts";
 import { type Flag, OPTIONS, type Option } from "../options.ts";
 import { openNamedSession } from "../sessions.ts";
 import { cutTo, escapeLine, formatAge, shortenId, show } from "../terminal/text.ts";
@@ -184,7 +184,7 @@ function sessions({ service, page }: VerbContext, { name }: Verb, word: string):
   const { now } = page();
   return candidates.map(({ sessionId, name, firstMessage, modified }) => {
     const age = modified === null ? "" : formatAge(now - Date.parse(modified));
-    const said = name ?? firstMessage ?? "(nothing said)";
+    const said = name ?? firstMessage ?? NOTHING_SAID;
     const beginning = findBeginningAmong(sessionId, ids);
     return [sessionId.slice(0, Math.max(word.length, beginning.length)), age === "" ? said : `${age} ${said}`];
   });

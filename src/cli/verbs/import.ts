@@ -120,7 +120,8 @@ function listSessionFiles(asking: VerbContext, operand: string, left: LeftOfFold
 function countTrashed({ disk }: VerbContext, path: string): number | undefined {
   const items = listFolder(disk, path).map(({ name }) => readItem(disk, join(path, name)));
   if (items.every((item) => item === undefined)) return undefined;
-  return items.filter((item) => item?.record.files === undefined && item && exists(disk, item.file)).length;
+  return items.filter((item) => item !== undefined && item.record.files === undefined && exists(disk, item.file))
+    .length;
 }
 
 /** Says which directories of the imported sessions are none here, and how they get others. */

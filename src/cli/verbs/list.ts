@@ -1,3 +1,4 @@
+import { NOTHING_SAID } from "../../core/search/listing.ts";
 import { getInfo } from "../../storage/fs/files.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { hintAtDirectory } from "../directory-hint.ts";
@@ -245,7 +246,7 @@ function sessionRow(
     count: group(messageCount),
     amount: shown?.of(session) ?? "",
     title:
-      text === "" ? paint("dim", fitted("(nothing said)", title)) : paint(name ? "bold" : "plain", fitted(text, title)),
+      text === "" ? paint("dim", fitted(NOTHING_SAID, title)) : paint(name ? "bold" : "plain", fitted(text, title)),
     cwd: shortenPath(cwd ?? "", home),
     id: idText(session),
   };
@@ -255,9 +256,9 @@ function sessionRow(
 /** Returns the title of a session. A fork begins as its original does, so its mark and that name distinguish it. */
 function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy, agent, isDamaged }: ListedSession): string {
   const own = escapeLine(name ?? firstMessage ?? "");
-  const text = agent === undefined ? own : `${agent}: ${own === "" ? "(nothing said)" : own}`;
+  const text = agent === undefined ? own : `${agent}: ${own === "" ? NOTHING_SAID : own}`;
   const marks = [isDamaged ? DAMAGED : "", lockedBy ? HELD : "", parentSession ? FORK : ""].filter(Boolean);
   if (marks.length === 0) return text;
   const original = forkedFrom ? ` (fork of ${escapeLine(forkedFrom.name ?? shortenId(forkedFrom.sessionId))})` : "";
-  return `${marks.join(" ")} ${text === "" ? "(nothing said)" : text}${original}`;
+  return `${marks.join(" ")} ${text === "" ? NOTHING_SAID : text}${original}`;
 }

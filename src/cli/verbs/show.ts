@@ -17,7 +17,8 @@ type ShownPage = (
 /** The facts above a conversation. */
 interface SessionHead {
   readonly state: ResultOf<"get_state">;
-  readonly spent: ResultOf<"get_session_stats">;
+  /** Undefined in a large session. */
+  readonly spent: ResultOf<"get_session_stats"> | undefined;
   /** When a user or the model said something last; undefined if nothing is known of it. */
   readonly last: string | undefined;
 }
@@ -97,11 +98,13 @@ export default defineVerb({
   },
 });
 
+/** Entries of a session whose cost is counted, which reads all of them; stats shows that of larger ones. */
+const MOST_COUNTED = 10_000;
 /** Entries that are looked at for the last message; names, labels and results of tools may come after it. */
 const LOOKED_AT = 50;
 
 async function findHead({ ask }: VerbContext, state: SessionHead["state"]): Promise<SessionHead> {
-  const spent = await ask("get_session_stats");
+  const spent = state.entryCount > MOST_COUNTED ? undefined : await ask("get_session_stats");
   const { entries } = await ask("preview_session", { before: LOOKED_AT, after: 0, characters: 1 });
   return { state, spent, last: entries.findLast(({ role }) => role === "user" || role === "assistant")?.timestamp };
 }
@@ -113,7 +116,7 @@ function formatHead({ state, spent, last }: SessionHead, { home, paint }: Output
   const facts = [
     count(entryCount, "entry", "entries"),
     ...(model ? [show`${model.provider}/${model.id}`] : []),
-    ...(spent.tokens.total === 0 && spent.cost === 0 ? [] : [formatSpent(spent)]),
+    ...(spent && spent.tokens.total + spent.cost > 0 ? [formatSpent(spent)] : []),
   ];
   return [
     paint("yellow", `${show`session ${sessionId}`}${sessionName === null ? "" : `, ${escapeLine(sessionName)}`}`),

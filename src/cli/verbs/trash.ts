@@ -1,4 +1,5 @@
 import { dirname } from "node:path";
+import { NOTHING_SAID } from "../../core/search/listing.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   count,
@@ -25,7 +26,7 @@ const SIZE = 8;
 /** Characters of an id that are shown at least. */
 const ID = 8;
 const GAP = "  ";
-const UNNAMED = "(nothing said)  ";
+const UNNAMED = `${NOTHING_SAID}  `;
 /** Least columns of a page with columns for messages and sizes. */
 const WIDE = 60;
 

@@ -83,8 +83,9 @@ export function getRequestKey(request: ListRequest): string {
   ]);
 }
 
-/** The words in place of the title of a session without a name in which nothing was said, as lists print them. */
-export const NOTHING_SAID: ReadonlySet<string> = new Set(["(nothing", "said)"]);
+/** The title of a session without a name in which nothing was said. A filter by these words finds it. */
+export const NOTHING_SAID = "(nothing said)";
+export const NOTHING_SAID_WORDS: ReadonlySet<string> = new Set(NOTHING_SAID.split(" "));
 
 /** The folded texts of sessions, for filters by words. */
 const texts = new WeakMap<Listed, string>();
@@ -127,7 +128,7 @@ export function makeFilter(
     if (words.length === 0) return true;
     const text = textOf(listed);
     const isSilent = listed.messageCount === 0 && listed.name === null;
-    return words.every((word) => text.includes(word) || (isSilent && NOTHING_SAID.has(word)));
+    return words.every((word) => text.includes(word) || (isSilent && NOTHING_SAID_WORDS.has(word)));
   };
 }
 

@@ -3,6 +3,7 @@
 import { isUtf8 } from "node:buffer";
 import { getContentText, toStored } from "../../core/format/message.ts";
 import { HEAD_BYTES } from "../../core/format/node-reader.ts";
+import { tryParse } from "../../core/json/json.ts";
 import type { SearchPart } from "../../core/ports/catalog.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { findToolUses } from "../../core/search/calls.ts";
@@ -10,7 +11,7 @@ import { ROLES } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
 import { type LineVisitor, scanLines } from "../log/lines.ts";
-import { chunk, getActivity, getEntryMessage, heads, parseLine } from "./summary.ts";
+import { chunk, getActivity, getEntryMessage, heads } from "./summary.ts";
 import type { TextKind, TextSpan } from "./text-table.ts";
 
 /** Kinds of text by role. Messages of other roles are not searched. */
@@ -142,7 +143,7 @@ export function scanTexts(
     if (!needed) return;
     const line = b.subarray(at, end);
     if (!hasOne(needed, line) || !accepts(line)) return;
-    const entry = parseLine(line);
+    const entry = tryParse(line);
     const texts = getTexts(entry, role, wanted, { start, length: end - at, entry: null });
     if (texts.length > 0 && !onTexts(texts, start + end - at + 1, entry, line)) throw new Enough();
   };
@@ -177,7 +178,7 @@ export function readTextsAt(log: Log, position: number, wanted: TextChoice): Ind
   const isWanted = KINDS_OF_ROLE[role]?.some((kind) => wanted.kinds.includes(kind)) ?? false;
   if (!isWanted || log.length(position) > LONGEST_LINE) return [];
   const entry = log.nodes.id(position);
-  return getTexts(parseLine(log.read(position)), role, wanted, { start: position, length: 0, entry });
+  return getTexts(tryParse(log.read(position)), role, wanted, { start: position, length: 0, entry });
 }
 
 /** Reads the texts at a place in a file, with the id of their entry; undefined when no entry with an id is there. */
@@ -188,7 +189,7 @@ export function readTexts(
   wanted: TextChoice,
 ): { id: string; texts: IndexedText[] } | undefined {
   const line = readAt(disk, fd, start, length);
-  const entry = parseLine(line);
+  const entry = tryParse(line);
   const id = getLineId(entry, line);
   return id === null ? undefined : { id, texts: getTexts(entry, role, wanted, { start, length, entry: null }) };
 }

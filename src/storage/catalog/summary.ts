@@ -291,13 +291,13 @@ type Read = (start: number, length: number) => Uint8Array;
 /** Adds an entry, which `read` reads. Returns whether it is a message that may have the time of the last activity. */
 function addFacts(f: Gathered, type: number, role: Role, start: number, length: number, read: Read): boolean {
   f.entries++;
-  if (type === TYPE.name) f.name = nameIn(parseLine(read(start, length)), f.name);
-  if (type === TYPE.label) f.labels = addLabel(f.labels, parseLine(read(start, length)));
+  if (type === TYPE.name) f.name = nameIn(tryParse(read(start, length)), f.name);
+  if (type === TYPE.label) f.labels = addLabel(f.labels, tryParse(read(start, length)));
   if (type !== TYPE.message) return false;
   f.messages++;
   if ((role !== "user" && role !== "assistant") || length > LONGEST_READ) return false;
   if (f.first === null && role === "user") {
-    const text = getContentText(getEntryMessage(parseLine(read(start, length)))?.content).trim();
+    const text = getContentText(getEntryMessage(tryParse(read(start, length)))?.content).trim();
     f.first = text === "" ? null : text.slice(0, FIRST_MESSAGE);
   }
   return true;
@@ -306,7 +306,7 @@ function addFacts(f: Gathered, type: number, role: Role, start: number, length: 
 /** Sets `activity` from the last of `count` messages that has a time. */
 function setActivity(f: Gathered, count: number, messageAt: (nth: number) => Uint8Array): void {
   for (let nth = count - 1; nth >= 0; nth--) {
-    const activity = getActivity(parseLine(messageAt(nth)));
+    const activity = getActivity(tryParse(messageAt(nth)));
     if (activity === null) continue;
     f.activity = activity;
     return;
@@ -349,11 +349,6 @@ function addLabel(before: SessionSummary["labels"], entry: unknown): SessionSumm
   const count = Object.keys(others).length;
   if (typeof label !== "string" || label.trim() === "") return count === 0 ? undefined : others;
   return count < MOST_LABELS ? { ...others, [targetId]: label.slice(0, LONGEST_LABEL) } : before;
-}
-
-/** Parses a line; undefined when it is damaged. */
-export function parseLine(line: Uint8Array): unknown {
-  return tryParse(line);
 }
 
 export function getEntryMessage(entry: unknown): Readonly<Record<string, unknown>> | undefined {

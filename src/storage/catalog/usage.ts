@@ -5,7 +5,7 @@
 
 import { isDerivedId } from "../../core/foreign/ids.ts";
 import { HEAD_BYTES, toRole } from "../../core/format/node-reader.ts";
-import { skipSpace } from "../../core/json/json.ts";
+import { skipSpace, tryParse } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { AT, NO_QUARTER, ROW_LENGTH, sumCost, toQuarter } from "../../core/search/usage.ts";
 import { addUsage, ForkBeginning, getEntryUsage, makeUsage, mayCost } from "../../core/session/stats.ts";
@@ -17,7 +17,7 @@ import { readHeader } from "../fs/header.ts";
 import { type LineVisitor, scanLines } from "../log/lines.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import type { SessionRow } from "./session-row.ts";
-import { chunk, getActivity, getEntryMessage, heads, parseLine, type SessionSummary } from "./summary.ts";
+import { chunk, getActivity, getEntryMessage, heads, type SessionSummary } from "./summary.ts";
 import type { ModelNames, SessionUsage } from "./usage-record.ts";
 
 /** Returns the state of a row's file; usage that was counted in this state is up to date. */
@@ -48,7 +48,7 @@ export function countUsage(
       last.begins = counter.begins;
       if (base.reach < size && size - base.reach <= LONGEST_LINE) {
         const line = readAt(disk, fd, base.reach, size - base.reach);
-        if (parseLine(line) !== undefined) addLine(last, base.reach, line, 0, line.length);
+        if (tryParse(line) !== undefined) addLine(last, base.reach, line, 0, line.length);
       }
     });
   const { rows, begins, damaged } = counter;
@@ -176,7 +176,7 @@ function addLine(counter: UsageCounter, start: number, b: Uint8Array, at: number
   const needed =
     counter.begins || (isUsual ? role === "assistant" || line.includes(USAGE) : isOddNeeded(line, start, counter));
   if (!needed) return;
-  const entry = parseLine(line);
+  const entry = tryParse(line);
   if (typeof entry !== "object" || entry === null) {
     // The first line may begin with a mark; it is the header, and was read already.
     if (start > 0) counter.damaged++;
@@ -214,7 +214,7 @@ function countLog(log: Log, counter: UsageCounter, from: number, past: number): 
     const type = nodes.type(position);
     const role = nodes.role(position);
     if (!counter.begins && !mayCost(type, role)) continue;
-    const entry = log.length(position) > LONGEST_LINE ? undefined : parseLine(log.read(position));
+    const entry = log.length(position) > LONGEST_LINE ? undefined : tryParse(log.read(position));
     if (typeof entry === "object" && entry !== null) counter.add(entry as Record<string, unknown>, type, role);
     else counter.damaged++;
   }

@@ -40,13 +40,17 @@ export async function deleteEmptyFile(
         holder: lock,
       });
     try {
-      if (!isEmptyFile(disk, file))
-        throw new Failure("content_modified", describeUnchanged("Another program wrote to the file meanwhile."));
+      requireEmpty(disk, file);
       return await remove(deps, file, permanent, group);
     } finally {
       lock.release();
     }
   });
+}
+
+function requireEmpty(disk: Disk, file: string): void {
+  if (!isEmptyFile(disk, file))
+    throw new Failure("content_modified", describeUnchanged("Another program wrote to the file meanwhile."));
 }
 
 async function remove(
@@ -66,6 +70,8 @@ async function remove(
     async (begun) => {
       const deleted = { operationId: begun.id, sessionId, sessionPath: file };
       if (permanent) {
+        // The record took a while, and programs without our lock may have written since.
+        requireEmpty(disk, file);
         disk.remove(file);
         await disk.syncFolder(dirname(file));
         return { ...deleted, trash: "none" };

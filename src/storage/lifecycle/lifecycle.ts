@@ -59,7 +59,7 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
       ),
     import: (path, progress, group) => importAny(deps, path, progress, group),
     leftovers: makeLeftovers(deps),
-    emptyTrash: (isMeant = () => true, progress = undefined) =>
+    emptyTrash: (isMeant, progress) =>
       alone(deps, () => guardErrno("emptying the trash", () => emptyTrash(deps, isMeant, progress))),
     trash: () => guardErrno("looking into the trash", () => listTrashed(deps)),
     usesDesktopTrash: deps.desktopTrash !== undefined,
@@ -116,7 +116,7 @@ const EMPTIED = ".emptied";
 /** Removes items for good. Each loses its name first, so that no item is ever incomplete. */
 async function emptyTrash(
   deps: LifecycleDeps,
-  isMeant: (item: Trashed) => boolean,
+  isMeant: (item: Trashed) => boolean = () => true,
   progress?: Progress,
 ): Promise<EmptiedTrash> {
   requireWritable(deps);

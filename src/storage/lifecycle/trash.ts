@@ -205,7 +205,7 @@ export async function restoreSession(
   if (!found)
     throw new Failure(
       "session_not_found",
-      "The server's own trash has no such session. Restore what the trash command took from the desktop's trash. What was deleted for good is only in a backup, of which import_session takes a file.",
+      "The server's own trash has no such session. Restore what the trash command took from the desktop's trash. A session that was deleted for good is only in a backup; import_session takes a file from there.",
       { ...where },
     );
   requireOwn(deps, found);

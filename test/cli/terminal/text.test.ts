@@ -8,7 +8,15 @@ import { forSeeds, type Random } from "../../support/random.ts";
 import { temporaryPlace } from "../../support/server.ts";
 import { expectTame, runVerbHere } from "../../support/verbs.ts";
 
-const { formatAge: ageText, formatClock: clockText, pad: column, cutFront, cutTo, group: grouped } = terminalText;
+const {
+  formatAge: ageText,
+  formatClock: clockText,
+  pad: column,
+  cutFront,
+  cutMiddle,
+  cutTo,
+  group: grouped,
+} = terminalText;
 const { escapeLines: inertLines, escapeLine: oneLine, shortenPath: shortPath, getWidth: widthOf, wrap } = terminalText;
 
 // By Unicode's East Asian Width and emoji data, version 15.
@@ -33,7 +41,7 @@ test("cutting keeps to the width, keeps characters whole, and says that there is
   forSeeds(120, (random) => {
     const text = textOf(random);
     const width = random.int(24);
-    for (const cut of [cutTo(text, width), cutFront(text, width)]) {
+    for (const cut of [cutTo(text, width), cutFront(text, width), cutMiddle(text, width)]) {
       expect(widthOf(cut)).toBeLessThanOrEqual(width);
       if (widthOf(text) <= width) expect(cut).toBe(text);
       else if (width > 0) expect(cut).toContain("…");
@@ -47,6 +55,7 @@ test("cutting keeps to the width, keeps characters whole, and says that there is
   });
   expect(cutTo(`z${"\u0301".repeat(5000)}abc`, 3).length).toBeLessThan(100);
   expect(cutTo("x".repeat(1_000_000), 5)).toBe("xxxx…");
+  expect(cutMiddle("claude-sonnet-4-20250514", 12)).toBe("claude…50514");
   expect(cutTo("日".repeat(1_000_000), 5)).toBe("日日…");
 });
 

@@ -57,7 +57,14 @@ const compared = (columns: number) =>
 
 describe("compare", () => {
   test("a fork alone is compared with its original, also where that was moved; another session needs more", async () => {
+    const moved = "01991f6e-3333-7c3e-b0a4-0242ac120003";
+    const header = headerText({ id: moved, parentSession: `/gone/2026-01-24T16-22-26-831Z_${SESSION}.jsonl` });
+    sessionFile(place, [...chain(2), userText("dddd1111", id(1), "Moved on.")], "moved.jsonl", header);
     await say(`
+      $ compare ${moved}
+      + ^They have 2 entries in common
+      + Moved on
+      + Try a list
       $ compare {other}
       + ^They have 2 entries in common
       + In the fork

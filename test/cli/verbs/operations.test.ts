@@ -156,7 +156,7 @@ test("restore of a session that was deleted for good says that only a backup has
   const { place } = await used();
   await say(place)(`
     $ delete ${putSession(place, 3)} --yes --permanent ::
-    $ restore {three} !! What was deleted for good is only in a backup, of which import takes a file.`);
+    $ restore {three} !! A session that was deleted for good is only in a backup; import takes a file from there.`);
 });
 
 test("delete asks with the way back that there will be", async () => {

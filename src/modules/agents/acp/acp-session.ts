@@ -464,7 +464,7 @@ export class AcpSession {
     await this.whenDelivered();
     const { sessionId: _, ...rest } = params;
     if (method !== "session/request_permission" || !turn) return channel.ask(method, rest, signal);
-    // The call is durable before the person decides about it.
+    // The call is durable before the person decides about it, unless another one is still running.
     await this.record(turn, turn.recorded.flush());
     const asked = channel.ask(method, rest, signal);
     const answer = await asked.then(

@@ -1,11 +1,11 @@
 /** Searches the sessions of a fleet that are not on this machine: its words are asked for, and its lines then read. */
 
+import { tryParse } from "../../../core/json/json.ts";
 import type { FoundHits, Hit, Listed, SearchRequest } from "../../../core/ports/catalog.ts";
 import type { FleetCatalog, FleetListed, FoundCandidate, TextCursor } from "../../../core/ports/fleet-catalog.ts";
 import { packCursor, toExpiredFailure, unpackCursor } from "../../../core/search/listing.ts";
 import { fold, getAskedParts, type Query, type Sought, toSought } from "../../../core/search/query.ts";
 import { getTexts } from "../../../storage/catalog/documents.ts";
-import { parseLine } from "../../../storage/catalog/summary.ts";
 import { WantedTexts } from "../../../storage/catalog/wanted-texts.ts";
 
 /** Texts that are read for one page, at most: words that stand together, or parts without a word, are not indexed. */
@@ -104,7 +104,7 @@ export class RemoteSearch {
   private async hitIn(candidate: FoundCandidate, phase: number): Promise<FoundHit | undefined> {
     const { position, kind, nth, role, line, entryId, session: facts } = candidate;
     const place = { start: position, length: 0, entry: entryId };
-    const texts = getTexts(parseLine(line), role, { kinds: [kind], cwd: facts.cwd }, place);
+    const texts = getTexts(tryParse(line), role, { kinds: [kind], cwd: facts.cwd }, place);
     const text = texts.find((one) => one.nth === nth);
     if (!text || !this.wanted.wants(text)) return undefined;
     const folded = fold(text.text);

@@ -60,9 +60,12 @@ function deleted(sessionId: string): Failure {
 /** Returns the failure for a session that another machine has. */
 export function makeLockedFailure(holder: Holder, sessionId: string): Failure {
   const where = holder.host === undefined ? "" : ` on ${holder.host}`;
+  const advice = holder.client.endsWith(")")
+    ? "The command in brackets ends by itself: try again in a moment."
+    : "Close it there, or clone it here.";
   return new Failure(
     "session_locked",
-    `${holder.client}${where} is writing to this session. If a command such as (fleet import) is named, it ends by itself: try again in a moment; else close the session there, or clone it here. If that process has ended, its lease ends within 30 s; pi-session-server fleet take ${sessionId} ends it at once.`,
+    `${holder.client}${where} is writing to this session. ${advice} If that process has ended, its lease ends within 30 s; pi-session-server fleet take ${sessionId} ends it at once.`,
     { holder },
   );
 }

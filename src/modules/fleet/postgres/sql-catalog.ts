@@ -1,5 +1,6 @@
 /** The catalog of a fleet in PostgreSQL: one statement for each question, none of which waits for writers. */
 
+import { tryParse } from "../../../core/json/json.ts";
 import type { ListRequest, Order } from "../../../core/ports/catalog.ts";
 import type { FleetDescription } from "../../../core/ports/fleet.ts";
 import type {
@@ -12,9 +13,8 @@ import type {
   TakenOver,
   TextQuestion,
 } from "../../../core/ports/fleet-catalog.ts";
-import { findUniqueBeginning, getIdInPath, NOTHING_SAID } from "../../../core/search/listing.ts";
+import { findUniqueBeginning, getIdInPath, NOTHING_SAID_WORDS } from "../../../core/search/listing.ts";
 import { fold, type Sought } from "../../../core/search/query.ts";
-import { parseLine } from "../../../storage/catalog/summary.ts";
 import type { Connections } from "./connections.ts";
 import { parseDescription, SUMS, toStorableText } from "./fact-parts.ts";
 import { parseStoredHead } from "./heads.ts";
@@ -255,8 +255,7 @@ export class SqlCatalog implements FleetCatalog {
           kind: row.kind as FoundCandidate["kind"],
           // If its head was tampered with, its line has the id.
           entryId:
-            parseStoredHead(String(row.head))?.id ??
-            String((parseLine(line) as { id?: unknown } | undefined)?.id ?? ""),
+            parseStoredHead(String(row.head))?.id ?? String((tryParse(line) as { id?: unknown } | undefined)?.id ?? ""),
           time: timeIn(row.at),
           line,
           session: listedOf(row),
@@ -411,7 +410,7 @@ function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: SqlV
   }
   for (const word of fold(query ?? "").match(/\S+/g) ?? []) {
     const isSaid = `position(${values.add(toStorableText(word))} in d.sought) > 0`;
-    filters.push(NOTHING_SAID.has(word) ? `(${isSaid} or (s.messages = 0 and d.name_sought is null))` : isSaid);
+    filters.push(NOTHING_SAID_WORDS.has(word) ? `(${isSaid} or (s.messages = 0 and d.name_sought is null))` : isSaid);
   }
   return filters;
 }

@@ -1,6 +1,7 @@
 /** Facts about the sessions of a fleet: gathered by the machine that writes, and sent in the statement with its lines. */
 
 import type { SessionHeader } from "../../../core/format/entry.ts";
+import { tryParse } from "../../../core/json/json.ts";
 import type { FleetDescription, FleetEnd, FleetFacts, FleetSpending, FleetText } from "../../../core/ports/fleet.ts";
 import type { Log } from "../../../core/ports/store.ts";
 import { getPathEnds } from "../../../core/search/named-files.ts";
@@ -12,7 +13,6 @@ import {
   EMPTY,
   getHeaderFacts,
   getModified,
-  parseLine,
   type SessionSummary,
   summariseLog,
 } from "../../../storage/catalog/summary.ts";
@@ -174,7 +174,7 @@ function entryAt(
   const line = source.read(position);
   if (signs && !signs.some((sign) => Buffer.from(line.buffer, line.byteOffset, line.length).includes(sign)))
     return undefined;
-  const entry = parseLine(line);
+  const entry = tryParse(line);
   return typeof entry === "object" && entry !== null ? (entry as Record<string, unknown>) : undefined;
 }
 
